@@ -1,0 +1,1 @@
+"""In-graph environments: rules of games behind one protocol, found by name."""

@@ -1,0 +1,1 @@
+"""What tests, and the authors of environments, call: the conformance check."""
