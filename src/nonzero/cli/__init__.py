@@ -1,1 +1,1 @@
-"""The `nonzero` command."""
+"""The `nonzero` command: each command is a frozen dataclass with a `run` method."""

@@ -1,0 +1,71 @@
+"""The entry point of `nonzero`: the table of commands, and what happens when one of them fails."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from nonzero.cli.bench import BenchEnvs
+from nonzero.cli.doctor import Doctor
+from nonzero.cli.environments import Envs
+from nonzero.cli.parse import Group, parse
+
+COMMANDS = Group(
+    """Multi-agent tree search that finds coordination.
+
+    --version prints the version; --debug, anywhere, shows an error's traceback.
+    """,
+    {
+        "envs": Envs,
+        "doctor": Doctor,
+        "bench": Group("Measure speed and print a table.", {"envs": BenchEnvs}),
+    },
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (default: the process's own) and return the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    is_debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        run(words)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 2
+    except BrokenPipeError:
+        # The reader (`head`, say) has gone: the interpreter's last flush must not complain about it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (KeyboardInterrupt, Exception) as error:
+        if is_debug:
+            traceback.print_exc()
+        print(f"nonzero: {one_line(error, is_debug)}", file=sys.stderr)
+        return 130 if isinstance(error, KeyboardInterrupt) else 2
+    return 0
+
+
+def run(words: list[str]) -> None:
+    """Do what the words of a command line say."""
+    if words == ["--version"]:
+        from importlib.metadata import version
+
+        print(f"nonzero {version('nonzero-mcts')}")
+    else:
+        parse(words or ["--help"], COMMANDS).run()
+
+
+def one_line(error: BaseException, is_debug: bool) -> str:
+    """Say in one line what went wrong: the user's mistakes plainly, ours with a way to learn more."""
+    from nonzero.types import NonZeroError
+
+    message = " ".join(str(error).split())
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted"
+    if isinstance(error, (NonZeroError, ValueError)) and message:
+        return message
+    advice = "" if is_debug else "; run again with --debug"
+    return f"internal error: {type(error).__name__}{': ' if message else ''}{message}{advice}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
