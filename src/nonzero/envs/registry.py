@@ -1,7 +1,8 @@
 """Environments by name: `make("matgame/linear-4x5")`.
 
-A family's module is imported when one of its names is asked for, so an environment whose extra is missing costs nothing
-and stops nothing. A family's module offers `make(rest, **options)`, where `rest` is what follows the first slash.
+A family's module is imported when one of its names is asked for, so an environment whose extra is missing
+costs nothing and stops nothing. A family's module offers `make(rest, **options)`, where `rest` is what
+follows the first slash.
 """
 
 import difflib
