@@ -38,10 +38,13 @@ class Doctor:
 
 
 def devices() -> str:
-    """The devices that jax computes on, such as "2 × cpu"."""
+    """The devices that jax computes on, such as "2 x cpu", or why it finds none."""
     import jax
 
-    kinds = [device.device_kind for device in jax.devices()]
+    try:
+        kinds = [device.device_kind for device in jax.devices()]
+    except RuntimeError as error:
+        return " ".join(f"none: {error}".split())
     return ", ".join(f"{kinds.count(kind)} x {kind}" for kind in sorted(set(kinds)))
 
 
@@ -59,7 +62,7 @@ def extras(remedies: dict[str, str]) -> list[dict[str, object]]:
 
 def games(remedies: dict[str, str]) -> list[dict[str, object]]:
     """One row a family of environments; what stops one goes into `remedies`."""
-    from nonzero.cli.environments import why_unusable
+    from nonzero.cli.catalogue import why_unusable
     from nonzero.envs.registry import FAMILIES
 
     rows = []

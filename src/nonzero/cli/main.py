@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run(words)
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 2
+        return int(stop.code or 0)
     except BrokenPipeError:
         # The reader (`head`, say) has gone: the interpreter's last flush must not complain about it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

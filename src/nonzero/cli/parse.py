@@ -10,16 +10,15 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import tyro
 from tyro.extras import SubcommandApp
 
-from nonzero.types import NonZeroError
-
 PROGRAM = "nonzero"
 
 
+@runtime_checkable
 class Command(Protocol):
     """What a command is: its fields are its flags, its docstrings the help."""
 
@@ -50,9 +49,9 @@ def parse(words: Sequence[str], group: Group) -> Command:
             )
     except SystemExit as stop:
         if stop.code:
-            raise NonZeroError(condense(complaint.getvalue())) from None
+            raise ValueError(condense(complaint.getvalue())) from None
         sys.stdout.write(fit(output.getvalue(), shutil.get_terminal_size().columns))
-        raise
+        raise SystemExit(0) from None
 
 
 def check_names(words: Sequence[str], group: Group) -> None:
@@ -65,12 +64,12 @@ def check_names(words: Sequence[str], group: Group) -> None:
         if entry is None:
             close = difflib.get_close_matches(word, group.commands, n=1)
             hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(group.commands)}."
-            raise NonZeroError(f"unknown command '{path} {word}': {hint}")
+            raise ValueError(f"unknown command '{path} {word}': {hint}")
         path = f"{path} {word}"
         if not isinstance(entry, Group):
             return
         group = entry
-    raise NonZeroError(f"'{path}' needs a command: {', '.join(group.commands)}.")
+    raise ValueError(f"'{path}' needs a command: {', '.join(group.commands)}.")
 
 
 def application(group: Group) -> SubcommandApp:
