@@ -9,7 +9,6 @@ import difflib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -28,9 +27,8 @@ from nonzero.envs.payoffs_rules import (
     Penalty,
 )
 
-__all__ = ["FAMILIES", "MAZERO_TABLES", "Noise", "Optimum", "PayoffGame", "mazero_game", "payoff_game"]
+__all__ = ["FAMILIES", "MAZERO_TABLES", "Optimum", "PayoffGame", "mazero_game", "payoff_game"]
 
-Noise = Literal["fixed", "per-step"]
 Builder = Callable[[int, int, np.random.Generator], PayoffGame]
 
 CLIMBING = np.array([[11.0, -30.0, 0.0], [-30.0, 7.0, 6.0], [0.0, 0.0, 5.0]])
@@ -55,7 +53,7 @@ class GameFamily:
 
 
 def payoff_game(
-    family: str, num_agents: int, num_actions: int, seed: int = 0, *, noise: Noise = "fixed"
+    family: str, num_agents: int, num_actions: int, seed: int = 0, *, noise: str = "fixed"
 ) -> PayoffGame:
     """Build the game of a family, a size and a seed; `noise="per-step"` is for the nonlinear family alone."""
     if family not in FAMILIES:

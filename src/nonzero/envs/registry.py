@@ -8,6 +8,7 @@ follows the first slash.
 import difflib
 import importlib
 import importlib.util
+import inspect
 from dataclasses import dataclass
 
 from nonzero.types import Environment, NonZeroError
@@ -36,7 +37,42 @@ class Family:
         return f"pip install 'nonzero-mcts[{self.extra}]'"
 
 
-FAMILIES: tuple[Family, ...] = ()
+TABLE_SIZES = ("2x3", "4x5", "6x8", "8x10")
+COORDINATION = ("additive", "asinh-additive", "low-rank", "paired-traps", "climbing", "penalty", "nk")
+RACES = ("protoss", "terran", "zerg")
+
+FAMILIES: tuple[Family, ...] = (
+    Family(
+        prefix="matgame",
+        module="nonzero.envs.matgame",
+        summary="one payoff game played ten times; any size NxD (agents x actions); options seed, noise",
+        names=(
+            *(f"{kind}-{size}" for kind in ("linear", "nonlinear") for size in TABLE_SIZES),
+            *(f"mazero-{number}" for number in range(1, 5)),
+            *(f"{kind}-{size}" for kind in COORDINATION for size in ("6x8", "8x10")),
+        ),
+    ),
+    Family(
+        prefix="smax",
+        module="nonzero.envs.smax",
+        summary="StarCraft-like battles in JAX against a scripted enemy",
+        names=(
+            *("3m", "2s3z", "8m", "3s5z", "25m", "5m_vs_6m", "10m_vs_11m", "27m_vs_30m", "3s5z_vs_3s6z"),
+            *("3s_vs_5z", "6h_vs_8z", "smacv2_5_units", "smacv2_10_units", "smacv2_20_units"),
+            *(f"{race}_{size}" for race in RACES for size in ("5_vs_5", "10_vs_10", "10_vs_11")),
+        ),
+        needs="jaxmarl",
+        extra="smax",
+    ),
+    Family(
+        prefix="jumanji",
+        module="nonzero.envs.jumanji",
+        summary="cooperative Jumanji games: level-based foraging, robot warehouse",
+        names=("lbf", "rware"),
+        needs="jumanji",
+        extra="jumanji",
+    ),
+)
 
 
 def names() -> list[str]:
@@ -61,7 +97,16 @@ def make(name: str, **options: object) -> Environment:
         if rest not in family.names:
             raise unknown(name)
         raise NonZeroError(f"'{name}' needs the package {family.needs}: {family.install_hint()}")
-    environment = importlib.import_module(family.module).make(rest, **options)
+    build = importlib.import_module(family.module).make
+    _refuse_unknown_options(prefix, tuple(inspect.signature(build).parameters)[1:], options)
+    environment = build(rest, **options)
     if environment is None:
         raise unknown(name)
     return environment
+
+
+def _refuse_unknown_options(prefix: str, known: tuple[str, ...], options: dict[str, object]) -> None:
+    for option in options:
+        if option not in known:
+            listed = ", ".join(known) or "none"
+            raise NonZeroError(f"{prefix} environments have no option '{option}'; their options: {listed}")

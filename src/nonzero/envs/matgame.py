@@ -1,0 +1,89 @@
+"""MatGame: the same one-shot payoff game played ten times, for one shared reward a step."""
+
+import re
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from nonzero.envs.payoffs import FAMILIES, PayoffGame, mazero_game, payoff_game
+from nonzero.types import EnvSpec, TimeStep
+
+STEPS = 10
+
+
+class MatGameState(eqx.Module):
+    """How many steps of the episode were played."""
+
+    step: Int[Array, ""]
+
+
+@dataclass(frozen=True, eq=False)
+class MatGame:
+    """An episode of `STEPS` plays of `game`; agents see how much of the episode is over, and who they are."""
+
+    game: PayoffGame
+    spec: EnvSpec
+
+    def reset(self, key: PRNGKeyArray) -> tuple[MatGameState, TimeStep]:
+        """Start an episode; nothing is random about it."""
+        del key
+        step = jnp.int32(0)
+        return MatGameState(step), self._time_step(step, jnp.float32(0.0), jnp.bool_(False))
+
+    def step(
+        self, state: MatGameState, actions: Int[Array, " I"], key: PRNGKeyArray
+    ) -> tuple[MatGameState, TimeStep]:
+        """Play the game once; `key` matters to games with noise per step alone."""
+        if actions.shape != (self.spec.num_agents,):
+            raise ValueError(
+                f"{self.spec.name} needs one action for each of its {self.spec.num_agents} agents, "
+                f"not an array of shape {actions.shape}"
+            )
+        step = state.step + 1
+        reward = self.game.reward(actions, key)
+        return MatGameState(step), self._time_step(step, reward, step == STEPS)
+
+    def _time_step(
+        self, step: Int[Array, ""], reward: Float[Array, ""], terminated: Bool[Array, ""]
+    ) -> TimeStep:
+        agents, actions = self.spec.num_agents, self.spec.num_actions
+        progress = step.astype(jnp.float32) / STEPS
+        return TimeStep(
+            obs=jnp.concatenate([jnp.full((agents, 1), progress), jnp.eye(agents)], axis=1),
+            state=progress[None],
+            legal=jnp.ones((agents, actions), bool),
+            reward=reward,
+            terminated=terminated,
+            truncated=jnp.bool_(False),
+            won=jnp.bool_(False),
+        )
+
+
+def from_game(game: PayoffGame, name: str) -> MatGame:
+    """The environment that plays `game`."""
+    low, high = game.bounds()
+    spec = EnvSpec(
+        name=name,
+        num_agents=game.num_agents,
+        num_actions=game.num_actions,
+        obs_shape=(1 + game.num_agents,),
+        state_shape=(1,),
+        max_steps=STEPS,
+        return_bounds=(STEPS * low, STEPS * high),
+    )
+    return MatGame(game, spec)
+
+
+def make(rest: str, *, seed: int = 0, noise: str = "fixed") -> MatGame | None:
+    """Make `FAMILY-NxD` (N agents, D actions) or `mazero-1` to `mazero-4`; None for other names."""
+    name = f"matgame/{rest}"
+    if number := re.fullmatch(r"mazero-([1-4])", rest):
+        if noise != "fixed":
+            raise ValueError(f"noise='{noise}' is for nonlinear games; {name} has no noise")
+        return from_game(mazero_game(int(number[1])), name)
+    sized = re.fullmatch(r"([a-z-]+)-(\d+)x(\d+)", rest)
+    if sized is None or sized[1] not in FAMILIES:
+        return None
+    return from_game(payoff_game(sized[1], int(sized[2]), int(sized[3]), seed, noise=noise), name)
