@@ -103,5 +103,9 @@ def fit(text: str, columns: int) -> str:
     for line in text.splitlines():
         indent = " " * 7 if line.startswith("usage:") else ""
         is_long = len(line) > columns
-        lines += textwrap.wrap(line, columns, subsequent_indent=indent) if is_long else [line.rstrip()]
+        lines += (
+            textwrap.wrap(line, columns, subsequent_indent=indent, break_on_hyphens=False)
+            if is_long
+            else [line.rstrip()]
+        )
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
