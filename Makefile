@@ -9,11 +9,11 @@ INSTALLED := .venv/.installed
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
-install: $(INSTALLED)  ## Build .venv (about 90 seconds)
+install: $(INSTALLED)  ## Build .venv (about two minutes)
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 2; }
-	@echo "Building .venv (once, about 90 seconds) ..."
+	@echo "Building .venv (once, about two minutes) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
@@ -37,9 +37,8 @@ format: $(INSTALLED)  ## Format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED)  ## Measure the speed of the environments and of the surrogate
+bench: $(INSTALLED)  ## Measure the speed of the environments
 	@$(BIN)/nonzero bench envs
-	@$(BIN)/nonzero bench asks
 
 clean:  ## Remove .venv and caches
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis

@@ -28,5 +28,6 @@ def why_unusable(family: Family) -> str | None:
     try:
         make(f"{family.prefix}/{family.names[0]}")
     except Exception as error:  # whatever a third party's package throws at import is the answer here
-        return " ".join(f"{type(error).__name__}: {error}".split())
+        advice = f"; try {family.install_hint()}" if family.extra else ""
+        return " ".join(f"{type(error).__name__}: {error}{advice}".split())
     return None
