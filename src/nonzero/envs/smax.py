@@ -40,8 +40,8 @@ class Smax:
             obs_shape=(simulator.obs_size,),
             state_shape=(simulator.state_size,),
             max_steps=max_steps,
-            # A step pays the share of their full health that the enemies lost, averaged over them; nobody heals,
-            # so that sums to 1 at most. Killing the last enemy with an ally still alive pays 1 more.
+            # A step pays the share of their full health that the enemies lost, averaged over them; nobody
+            # heals: that sums to 1 at most. Killing the last enemy with an ally still alive pays 1 more.
             return_bounds=(0.0, 2.0),
         )
 
@@ -96,9 +96,9 @@ class Smax:
 
 
 def make(rest: str, *, max_steps: int = 101) -> Smax | None:
-    """Make the SMAX map called `rest`, or None where there is none; step `max_steps` is the last of any battle.
+    """Make the SMAX map called `rest`, or None where there is none; no battle outlasts step `max_steps`.
 
-    The default is jaxmarl's: its `max_steps = 100` looks at the clock before moving it on: step 101 is the last.
+    The default is jaxmarl's: its `max_steps = 100` looks at the clock before moving it, and allows 101 steps.
     """
     if max_steps < 1:
         raise ValueError(f"max_steps must be at least 1, got {max_steps}")
@@ -107,10 +107,10 @@ def make(rest: str, *, max_steps: int = 101) -> Smax | None:
 
 
 def heuristic_policy(environment: Smax) -> Callable[[SmaxState, PRNGKeyArray], Int[Array, " I"]]:
-    """Return jaxmarl's scripted player for the allies: a function from a state and a key to legal actions `[I]`.
+    """Return jaxmarl's scripted player for the allies: from a state and a key to legal actions `[I]`.
 
-    jaxmarl's script remembers where a unit started and whom it attacked last. Both are read off the state, so it may
-    be asked about any state, whatever policy led there: it is a base policy for search.
+    jaxmarl's script remembers where a unit started and whom it attacked last. Both are read off the state, so
+    it may be asked about any state, whatever policy led there: it is a base policy for search.
     """
     if not isinstance(environment, Smax):
         raise ValueError(f"the scripted allies play smax maps only, not {environment.spec.name}")

@@ -1,8 +1,9 @@
 """The battles that SMAX can stage: jaxmarl's own maps, and race maps after SMACv2.
 
-A race map, such as `zerg_10_vs_11`, draws each unit from the two types that SMAX has of that race and starts either
-with the allies surrounded or with the two teams reflected, half of the time each. SMACv2 draws a third type with
-probability 0.1 (colossus, medivac, baneling) that SMAX lacks; the other two share its part: each is equally likely.
+A race map, such as `zerg_10_vs_11`, draws each unit from the two types that SMAX has of that race and starts
+either with the allies surrounded or with the two teams reflected, half of the time each. SMACv2 draws a third
+type with probability 0.1 (colossus, medivac, baneling) that SMAX lacks; the other two, equally likely there too,
+share its part.
 """
 
 import contextlib
@@ -20,7 +21,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, UInt8
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Import jaxmarl without a trace: it prints, after setting both streams to those that Python started with."""
+    """Import jaxmarl quietly: it prints, having set both streams to those that Python started with."""
     streams = sys.stdout, sys.stderr, sys.__stdout__
     sys.stdout = sys.__stdout__ = io.StringIO()  # pyright: ignore[reportAttributeAccessIssue]
     try:
@@ -49,10 +50,10 @@ GROUP_SPREAD = 2.0
 
 @dataclass(frozen=True)
 class RaceUnits:
-    """Unit types of one race; the enemies are the allies' team again, as in SMACv2, and more where there are more.
+    """Unit types of one race; as in SMACv2 the enemies repeat the allies' team, and any more are drawn too.
 
-    It stands in for jaxmarl's own generator, which knows no races and leaves every enemy beyond the number of allies
-    a marine: there the result of an `.at[].set()` is thrown away.
+    It stands in for jaxmarl's own generator, which knows no races and leaves every enemy beyond the number of
+    allies a marine: there the result of an `.at[].set()` is thrown away.
     """
 
     num_allies: int
@@ -68,7 +69,7 @@ class RaceUnits:
 
 @dataclass(frozen=True)
 class SurroundedOrReflected:
-    """Start positions after SMACv2, kept off the walls: these kill, and jaxmarl's generator puts units beyond them."""
+    """Start positions after SMACv2, kept off the walls: they kill, and jaxmarl's own may lie beyond them."""
 
     num_allies: int
     num_enemies: int
