@@ -1,0 +1,136 @@
+"""Selection: from the root down to the first slot that was never visited, all batch rows in lockstep.
+
+The loop carries a node, a slot and a depth for each row and reads the tree from outside: a loop that carried
+the tree would copy it at every step.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from nonzero.search.tree import ROOT, UNVISITED, rows_of
+from nonzero.types import SearchTree
+
+GOLDEN = 0.6180340
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How a node chooses among its candidates: normalised worth plus exploration bound (pUCT)."""
+
+    worth: Literal["q", "advantage"] = "q"
+    """Q, an unvisited candidate counting as the worst; or Q minus the model's value, it counting as 0."""
+    normalise: Literal["tree", "siblings"] = "tree"
+    """Min-max over all visited nodes of the tree, or over the node's own candidates and its value."""
+    least_span: float = 0.01
+    """The least denominator of the min-max normalisation."""
+    prior: Literal["policy", "uniform"] = "policy"
+    exploration: float = 1.0
+    """Factor on the whole bound."""
+    bound_init: float = 1.25
+    bound_base: float = 19652.0
+    counts_own_visit: bool = False
+    """Whether the parent's count N in the bound includes the visit that created it."""
+    tries_root_in_order: bool = True
+    """Every root slot once, in order, before any score counts."""
+    tie_tolerance: float = 1e-6
+    """Scores this close are drawn at random; at 0 the first of equals is taken."""
+    kappa: float = 0.0
+    """Visits that the surrogate's η is worth: 0 ignores it, infinity ignores the search's own mean."""
+
+
+Bounds = tuple[Float[Array, "B"], Float[Array, "B"]]
+
+
+def tree_bounds(rule: Selection, tree: SearchTree) -> Bounds:
+    """The least and the largest worth of the visited nodes of each tree, [B] each."""
+    worth = tree.q - tree.raw_value[..., None] if rule.worth == "advantage" else tree.q
+    counted = (tree.visits > 0) & ~tree.ended[..., None]
+    low = jnp.min(jnp.where(counted, worth, jnp.inf), axis=(0, 2))
+    high = jnp.max(jnp.where(counted, worth, -jnp.inf), axis=(0, 2))
+    none = low > high
+    return jnp.where(none, 0.0, low), jnp.where(none, 0.0, high)
+
+
+def scores(
+    rule: Selection, tree: SearchTree, node: Int[Array, "B"], bounds: Bounds | None
+) -> Float[Array, "B K"]:
+    """The selection score of every slot of one node per row, [B, K]; empty slots score minus infinity."""
+    at = rows_of(node)
+    filled = tree.candidates.filled[at]
+    visits = tree.visits[at].astype(jnp.float32)
+    total = jnp.sum(visits, axis=-1, keepdims=True) + rule.counts_own_visit
+    if rule.prior == "policy":
+        prior = tree.candidates.prior[at]
+    else:
+        prior = 1.0 / jnp.maximum(jnp.sum(filled, axis=-1, keepdims=True), 1)
+    growth = jnp.log((total + rule.bound_base + 1.0) / rule.bound_base) + rule.bound_init
+    bound = rule.exploration * growth * prior * jnp.sqrt(total) / (1.0 + visits)
+    return jnp.where(filled, normalised_worth(rule, tree, at, visits, bounds) + bound, -jnp.inf)
+
+
+def normalised_worth(
+    rule: Selection, tree: SearchTree, at: tuple, visits: Float[Array, "B K"], bounds: Bounds | None
+) -> Float[Array, "B K"]:
+    """The worth of every slot scaled to [0, 1], [B, K]; Q̃ = (N Q + κ η) / (N + κ) where κ > 0."""
+    known, q = visits > 0, tree.q[at]
+    base = tree.raw_value[at][:, None] if rule.worth == "advantage" else jnp.zeros(())
+    if bounds is None:
+        value = tree.value[at][:, None]
+        low = jnp.minimum(value, jnp.min(jnp.where(known, q, jnp.inf), axis=-1, keepdims=True)) - base
+        high = jnp.maximum(value, jnp.max(jnp.where(known, q, -jnp.inf), axis=-1, keepdims=True)) - base
+    else:
+        low, high = bounds[0][:, None], bounds[1][:, None]
+    if rule.kappa > 0 and tree.eta is not None:
+        eta = tree.eta[at]
+        mixed = eta if rule.kappa == float("inf") else (visits * q + rule.kappa * eta) / (visits + rule.kappa)
+        worth = mixed - base
+    else:
+        worth = jnp.where(known, q - base, 0.0 if rule.worth == "advantage" else low)
+    return jnp.clip((worth - low) / jnp.maximum(high - low, rule.least_span), 0.0, 1.0)
+
+
+def choose(
+    rule: Selection, score: Float[Array, "B K"], tie_draw: Float[Array, "B"] | Float[Array, ""]
+) -> Int[Array, "B"]:
+    """The slot of the best score; among ties the one that `tie_draw` in [0, 1) points at."""
+    if rule.tie_tolerance == 0:
+        return jnp.argmax(score, axis=-1).astype(jnp.int32)
+    tied = score >= jnp.max(score, axis=-1, keepdims=True) - rule.tie_tolerance
+    rank = jnp.cumsum(tied, axis=-1)
+    wanted = 1 + jnp.floor(tie_draw[..., None] * rank[:, -1:]).astype(rank.dtype)
+    return jnp.sum(rank < jnp.minimum(wanted, rank[:, -1:]), axis=-1, dtype=jnp.int32)
+
+
+def untried_root_slot(tree: SearchTree) -> tuple[Bool[Array, "B"], Int[Array, "B"]]:
+    """Whether the root has a filled slot without visits, and the first such slot."""
+    untried = tree.candidates.filled[ROOT] & (tree.visits[ROOT] == 0)
+    return jnp.any(untried, axis=-1), jnp.argmax(untried, axis=-1).astype(jnp.int32)
+
+
+def select(
+    rule: Selection, tree: SearchTree, tie_draw: Float[Array, "B"]
+) -> tuple[Int[Array, "B"], Int[Array, "B"]]:
+    """The node and its unvisited slot at which each row's simulation leaves the tree, [B] each."""
+    bounds = tree_bounds(rule, tree) if rule.normalise == "tree" else None
+    has_untried, untried = untried_root_slot(tree)
+
+    def step(carry: tuple) -> tuple:
+        node, slot, depth, moving = carry
+        # One draw serves a whole descent: golden-ratio steps decorrelate it from depth to depth.
+        draw = jnp.mod(tie_draw + depth * GOLDEN, 1.0)
+        best = choose(rule, scores(rule, tree, node, bounds), draw)
+        if rule.tries_root_in_order:
+            best = jnp.where((node == ROOT) & has_untried, untried, best)
+        child = tree.children[(*rows_of(node), best)]
+        slot = jnp.where(moving, best, slot)
+        moving = moving & (child != UNVISITED)
+        return jnp.where(moving, child, node), slot, depth + 1, moving
+
+    rows = tie_draw.shape
+    start = (jnp.full(rows, ROOT, jnp.int32), jnp.zeros(rows, jnp.int32), jnp.int32(0), jnp.ones(rows, bool))
+    node, slot, _, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[3]), step, start)
+    return node, slot

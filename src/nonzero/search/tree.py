@@ -1,0 +1,82 @@
+"""The tree while it grows: node first, [N, B, ...], so that adding a node is one contiguous write."""
+
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from nonzero.types import Candidates, ModelOutputs, SearchTree
+
+ROOT = 0
+UNVISITED = -1
+
+Growing = TypeVar("Growing", bound=eqx.Module)
+
+
+class Node(eqx.Module):
+    """Everything stored for a node; the growing tree is the same with a leading axis N on every array."""
+
+    shown: SearchTree
+    latent: Any
+    record: Any
+    """What the averaging rule remembers of the returns that passed through."""
+    possible: Any
+    """Actions that proposals may use [*BN, I, A]; kept only where there are proposals."""
+    theta: Any
+    """The surrogate's parameters, where there is one."""
+
+
+def new_node(
+    outputs: ModelOutputs,
+    latent: Any,
+    candidates: Candidates,
+    record: Any,
+    *,
+    parent: Int[Array, "B"],
+    slot: Int[Array, "B"],
+    depth: Int[Array, "B"],
+    ended: Bool[Array, "B"],
+    possible: Bool[Array, "B I A"] | None = None,
+    theta: Any = None,
+    eta: Float[Array, "B K"] | None = None,
+) -> Node:
+    """A node without visits, [B, ...]."""
+    edges = candidates.filled.shape
+    shown = SearchTree(
+        candidates=candidates,
+        visits=jnp.zeros(edges, jnp.int32),
+        q=jnp.zeros(edges),
+        children=jnp.full(edges, UNVISITED, jnp.int32),
+        parent=parent,
+        slot=slot,
+        depth=depth,
+        reward=outputs.reward,
+        discount=outputs.discount,
+        ended=ended,
+        raw_value=outputs.value,
+        value=outputs.value,
+        eta=eta,
+    )
+    return Node(shown, latent, record, possible, theta)
+
+
+def plant(root: Node, num_nodes: int) -> Node:
+    """A tree of `num_nodes` nodes, [N, B, ...], that holds the root alone."""
+    empty = jax.tree.map(lambda x: jnp.zeros((num_nodes, *x.shape), x.dtype), root)
+    return write(empty, jnp.int32(ROOT), root)
+
+
+def write(tree: Growing, index: Int[Array, ""], node: Growing) -> Growing:
+    """The tree with `node` [B, ...] as number `index` of every batch row."""
+    return jax.tree.map(
+        lambda stack, x: jax.lax.dynamic_update_index_in_dim(stack, x.astype(stack.dtype), index, 0),
+        tree,
+        node,
+    )
+
+
+def rows_of(nodes: Int[Array, "B"]) -> tuple[Int[Array, "B"], Int[Array, "B"]]:
+    """The index that picks one node for each batch row out of an array [N, B, ...]."""
+    return nodes, jnp.arange(nodes.shape[0])
