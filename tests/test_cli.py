@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import jax
 import pytest
 
 import nonzero
@@ -185,6 +186,17 @@ def test_doctor_shows_versions_devices_and_games(nonzero_command: Call):
     assert {family.prefix for family in registry.FAMILIES} <= set(words)
 
 
+def test_doctor_survives_a_jax_without_devices(nonzero_command: Call, monkeypatch: pytest.MonkeyPatch):
+    def none_found() -> list[jax.Device]:
+        raise RuntimeError("Unable to initialize\nbackend 'tpu'")
+
+    monkeypatch.setattr(jax, "devices", none_found)
+    monkeypatch.setattr(registry, "FAMILIES", ())
+    status, out, _ = nonzero_command("doctor")
+    assert status == 0
+    assert "none: Unable to initialize backend 'tpu'" in out
+
+
 def test_doctor_says_how_to_install_what_is_missing(nonzero_command: Call, monkeypatch: pytest.MonkeyPatch):
     family = registry.Family("smax", "no_such_module", "Battles.", ("3m",), "jaxmarl", "smax")
     monkeypatch.setattr(registry, "FAMILIES", (family,))
@@ -228,10 +240,12 @@ def test_bench_envs_prints_and_writes_its_rows(
     assert results["settings"] == {"envs": ["matgame/linear-4x5"]}
 
 
+VARIABLES = os.environ | {"COLUMNS": "80", "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": ""}
+
+
 def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
-    variables = os.environ | {"COLUMNS": "80", "JAX_PLATFORMS": "cpu"}
     return subprocess.run(
-        [sys.executable, *arguments], env=variables, cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments], env=VARIABLES, cwd=ROOT, capture_output=True, text=True, timeout=120
     )
 
 
@@ -239,6 +253,16 @@ def test_the_installed_command_fails_with_one_line():
     done = run_python("-m", "nonzero.cli.main", "bench", "env")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "nonzero: unknown command 'nonzero bench env': did you mean 'envs'?\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    words = [sys.executable, "-m", "nonzero.cli.main", "--help"]
+    with subprocess.Popen(words, env=VARIABLES, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=120) == 141
 
 
 def test_help_imports_nothing_heavy():

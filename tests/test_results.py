@@ -1,5 +1,6 @@
 import json
 import platform
+import subprocess
 from pathlib import Path
 
 import jax
@@ -84,11 +85,21 @@ def test_files_that_are_no_results_are_refused(tmp_path: Path, content: str | No
 
 
 def test_commit_is_a_hash_in_a_checkout_and_null_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    found = results.commit()
-    assert found is None or len(found.removesuffix("-dirty")) >= 7
-    monkeypatch.setattr(results, "__file__", str(tmp_path / "results.py"))
+    module = tmp_path / "src" / "nonzero" / "experiments" / "results.py"
+    monkeypatch.setattr(results, "__file__", str(module))
     assert results.commit() is None
-    monkeypatch.setenv("PATH", str(tmp_path))
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=n@n.invalid"]
+    (tmp_path / "file").write_text("one")
+    for words in (["init", "--quiet"], ["add", "file"], ["commit", "--quiet", "--message", "one"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    found = results.commit()
+    assert found is not None
+    assert len(found) >= 7
+    assert head.startswith(found)
+    (tmp_path / "file").write_text("two")
+    assert results.commit() == f"{found}-dirty"
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert results.commit() is None
 
 

@@ -29,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
-        run(words)
+        try:
+            run(words)
+        finally:
+            sys.stdout.flush()
     except SystemExit as stop:
         return int(stop.code or 0)
     except BrokenPipeError:

@@ -79,8 +79,10 @@ def versions() -> dict[str, str]:
 
 def commit() -> str | None:
     """The short hash of the checkout that runs, "-dirty" after it where changes are uncommitted, or None."""
-    folder = Path(__file__).parent
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--exclude=*"]
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():  # installed: a repository further up would be somebody else's
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
