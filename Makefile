@@ -41,4 +41,4 @@ bench: $(INSTALLED)  ## Measure the speed of the environments
 	@$(BIN)/nonzero bench envs
 
 clean:  ## Remove .venv and caches
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -187,7 +187,7 @@ def test_doctor_shows_versions_devices_and_games(nonzero_command: Call):
 
 
 def test_doctor_survives_a_jax_without_devices(nonzero_command: Call, monkeypatch: pytest.MonkeyPatch):
-    def none_found() -> list[jax.Device]:
+    def none_found() -> list[object]:
         raise RuntimeError("Unable to initialize\nbackend 'tpu'")
 
     monkeypatch.setattr(jax, "devices", none_found)
