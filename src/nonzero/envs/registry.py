@@ -68,7 +68,10 @@ FAMILIES: tuple[Family, ...] = (
         prefix="jumanji",
         module="nonzero.envs.jumanji",
         summary="cooperative Jumanji games: level-based foraging, robot warehouse",
-        names=("lbf", "rware"),
+        names=(
+            *("lbf-8x8-2p-2f-coop", "lbf-2s-8x8-2p-2f-coop", "lbf-10x10-3p-3f", "lbf-15x15-3p-5f"),
+            *("rware-tiny-2ag", "rware-tiny-4ag", "rware-small-4ag", "rware-tiny-4ag-easy"),
+        ),
         needs="jumanji",
         extra="jumanji",
     ),

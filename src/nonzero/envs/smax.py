@@ -67,7 +67,10 @@ class Smax:
     ) -> tuple[SmaxState, TimeStep]:
         """Let the agents and the scripted enemies act for one step of eight simulated moments."""
         if actions.shape != (self.spec.num_agents,):
-            raise ValueError(f"actions must be [{self.spec.num_agents}], one an agent, got {actions.shape}")
+            raise ValueError(
+                f"{self.spec.name} needs one action for each of its {self.spec.num_agents} agents, "
+                f"not an array of shape {actions.shape}"
+            )
         # `step_env`, never jaxmarl's `step`: that one restarts by itself and loses the last observation.
         by_agent = dict(zip(self.simulator.agents, actions, strict=True))
         obs, battle, rewards, dones, _ = self.simulator.step_env(key, state.battle, by_agent)
@@ -101,7 +104,7 @@ def make(rest: str, *, max_steps: int = 101) -> Smax | None:
     The default is jaxmarl's: its `max_steps = 100` looks at the clock before moving it, and allows 101 steps.
     """
     if max_steps < 1:
-        raise ValueError(f"max_steps must be at least 1, got {max_steps}")
+        raise ValueError(f"max_steps must be at least 1, not {max_steps}")
     simulator = smax_scenarios.simulator(rest, time_limit=max_steps - 1)
     return None if simulator is None else Smax(rest, simulator, max_steps)
 

@@ -2,7 +2,7 @@
 
 A race map, such as `zerg_10_vs_11`, draws each unit from the two types that SMAX has of that race and starts
 either with the allies surrounded or with the two teams reflected, half of the time each. SMACv2 draws a third
-type with probability 0.1 (colossus, medivac, baneling) that SMAX lacks; the other two, equally likely there too,
+type with probability 0.1 (colossus, medivac, baneling) that SMAX lacks; the other two, equally likely there,
 share its part.
 """
 
