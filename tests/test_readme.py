@@ -52,3 +52,11 @@ def test_make_targets_and_links_exist(document: Path):
     assert {target for line in lines for target in line.split()} <= targets
     for link in re.findall(r"\]\(([^)#:]+)\)", text):
         assert (ROOT / link).exists(), link
+
+
+def test_architecture_says_which_rooms_exist():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    rows = re.findall(r"^\| (`[a-z/`, ]+`) \| (here|being built|next) \|", text, re.MULTILINE)
+    states = {room: state for cell, state in rows for room in re.findall(r"`(\w+)/`", cell)}
+    built = {path.parent.name for path in (ROOT / "src" / "nonzero").glob("*/__init__.py")}
+    assert {room for room, state in states.items() if state != "next"} == built
