@@ -78,17 +78,18 @@ def check_actions(spec: EnvSpec, legal: object, actions: object) -> np.ndarray:
     in_range = (chosen >= 0) & (chosen < spec.num_actions)
     allowed = np.take_along_axis(mask, np.where(in_range, chosen, 0)[..., None], axis=-1)[..., 0] & in_range
     if not allowed.all():
-        raise ValueError(_refusal(spec, mask, chosen, in_range, tuple(np.argwhere(~allowed)[0])))
+        where = tuple(int(index) for index in np.argwhere(~allowed)[0])
+        raise ValueError(_refusal(spec, mask, chosen, in_range[where], where))
     return chosen.astype(np.int32)
 
 
 def _refusal(
-    spec: EnvSpec, mask: np.ndarray, chosen: np.ndarray, in_range: np.ndarray, where: tuple[int, ...]
+    spec: EnvSpec, mask: np.ndarray, chosen: np.ndarray, is_in_range: np.bool_, where: tuple[int, ...]
 ) -> str:
     """Name the first agent whose action is refused, and what it may play instead."""
-    *episode, agent = (int(index) for index in where)
+    *episode, agent = where
     who = f"agent {agent}" + (f" of episode {', '.join(map(str, episode))}" if episode else "")
-    if not in_range[where]:
+    if not is_in_range:
         return f"{spec.name}: {who} plays action {chosen[where]}, but actions are 0 to {spec.num_actions - 1}"
     options = ", ".join(str(action) for action in np.flatnonzero(mask[where])) or "none"
     return f"{spec.name}: {who} plays action {chosen[where]}, which is not legal now; legal: {options}"

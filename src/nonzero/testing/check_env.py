@@ -45,6 +45,8 @@ def check_env(env: Environment[Any], *, episodes: int = 3, seed: int = 0) -> Non
     compilation.
     """
     spec = env.spec
+    if not isinstance(spec, EnvSpec):
+        raise AssertionError(f"env.spec must be a nonzero.EnvSpec, not {type(spec).__name__}")
     _check_spec(spec)
     reset, step = _Compiled(env.reset), _Compiled(env.step)
     rng = np.random.default_rng(seed)
@@ -79,8 +81,6 @@ def _require(is_kept: bool | np.bool_, spec: EnvSpec, broken: str) -> None:
 
 
 def _check_spec(spec: EnvSpec) -> None:
-    if not isinstance(spec, EnvSpec):
-        raise AssertionError(f"env.spec must be a nonzero.EnvSpec, not {type(spec).__name__}")
     try:
         hash(spec)
     except TypeError as error:
