@@ -6,7 +6,6 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import jax
 import pytest
@@ -223,21 +222,24 @@ def test_bench_refuses_a_file_it_cannot_write_before_it_measures(nonzero_command
     assert_one_line(outcome, "cannot write", "there is no directory")
 
 
-def test_bench_envs_prints_and_writes_its_rows(
-    nonzero_command: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    row = {"environment": "matgame/linear-4x5", "batch": 32, "steps_per_second": 12345.6, "ratio": None}
-    measured = ModuleType("bench_envs")
-    vars(measured)["bench_envs"] = lambda names: [row | {"environment": names[0]}]
-    monkeypatch.setitem(sys.modules, "nonzero.experiments.bench_envs", measured)
+def test_bench_envs_prints_and_writes_its_rows(nonzero_command: Call, tmp_path: Path):
     target = tmp_path / "rows.json"
-    status, out, err = nonzero_command("bench", "envs", "--envs", "matgame/linear-4x5", "--json", str(target))
+    flags = ["--envs", "matgame/linear-4x5", "--alternations", "1", "--seconds", "0.01"]
+    status, out, err = nonzero_command("bench", "envs", *flags, "--json", str(target))
     assert (status, err) == (0, "")
-    assert "12,346" in out
-    assert f"Wrote {target}" in out
+    assert max(map(len, out.splitlines()[:-1])) <= 80
+    assert out.splitlines()[-1] == f"Wrote {target}"
     results = read_results(target)
-    assert results["rows"] == [row]
-    assert results["settings"] == {"envs": ["matgame/linear-4x5"]}
+    assert results["settings"] == {"envs": ["matgame/linear-4x5"], "alternations": 1, "seconds": 0.01}
+    assert {"environment", "batch", "method", "steps_per_second", "ratio"} <= set(results["rows"][0])
+    for row in results["rows"]:
+        assert row["steps_per_second"] > 0
+        assert f"{row['steps_per_second']:,.0f}" in out
+
+
+def test_bench_envs_refuses_unknown_environments_and_settings(nonzero_command: Call):
+    assert_one_line(nonzero_command("bench", "envs", "--envs", "smax/3mm"), "did you mean 'smax/3m'?")
+    assert_one_line(nonzero_command("bench", "envs", "--alternations", "0"), "alternations")
 
 
 VARIABLES = os.environ | {"COLUMNS": "80", "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": ""}
