@@ -5,5 +5,6 @@ from nonzero.search.expand import Expansion
 from nonzero.search.presets import PRESETS, Rules, preset
 from nonzero.search.run import search
 from nonzero.search.select import Selection
+from nonzero.types import SearchResult
 
-__all__ = ["PRESETS", "Averaging", "Expansion", "Rules", "Selection", "preset", "search"]
+__all__ = ["PRESETS", "Averaging", "Expansion", "Rules", "SearchResult", "Selection", "preset", "search"]

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.core
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array
 
 from nonzero.search.expand import MAX_ENUMERATED, Expansion
 from nonzero.types import ModelOutputs, SearchResult
@@ -15,7 +15,7 @@ from nonzero.types import ModelOutputs, SearchResult
 def check_arguments(
     outputs: ModelOutputs,
     latent: Any,
-    legal: Bool[Array, "B I A"],
+    legal: Array,
     num_simulations: int,
     num_candidates: int,
     expansion: Expansion,
@@ -53,7 +53,7 @@ def is_known(*arrays: Any) -> bool:
     return not any(isinstance(x, jax.core.Tracer) for x in arrays)
 
 
-def check_root(outputs: ModelOutputs, legal: Bool[Array, "B I A"], temperature: Any) -> None:
+def check_root(outputs: ModelOutputs, legal: Array, temperature: Any) -> None:
     """Refuse roots with an agent that has no legal action, and outputs that are no numbers."""
     if is_known(legal):
         stuck = np.argwhere(~np.any(np.asarray(legal), axis=-1))

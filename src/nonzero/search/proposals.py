@@ -5,7 +5,7 @@ bandit none of this is computed or stored.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -24,6 +24,7 @@ class Proposal(NamedTuple):
     found: Bool[Array, "B"]
 
 
+@runtime_checkable
 class SurrogateRule(Protocol):
     """A bandit over joint actions as pure functions of θ, batch first; hashable, being a static argument."""
 

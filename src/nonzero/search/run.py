@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nonzero.search.backup import backup, new_record
@@ -37,10 +38,10 @@ def search(
     num_simulations: int,
     num_candidates: int,
     rules: Rules,
-    legal: Bool[Array, "B I A"] | None = None,
-    dirichlet_fraction: float | Float[Array, ""] = 0.25,
-    dirichlet_alpha: float | Float[Array, ""] = 0.3,
-    temperature: float | Float[Array, ""] = 1.0,
+    legal: ArrayLike | None = None,
+    dirichlet_fraction: ArrayLike = 0.25,
+    dirichlet_alpha: ArrayLike = 0.3,
+    temperature: ArrayLike = 1.0,
     keep_tree: bool = False,
 ) -> SearchResult:
     """Plan from a batch of roots with a model of the game, one tree for each.
@@ -50,9 +51,8 @@ def search(
     I, A] (default: all) holds at the root. At most `num_candidates` joint actions are looked at in a node. It
     may be called inside jit; called outside, it also refuses what only values show: no legal action, NaN.
     """
-    outputs, latent = root
-    if legal is None:
-        legal = jnp.ones(jnp.shape(outputs.policy_logits), bool)
+    outputs, latent = jax.tree.map(jnp.asarray, root)
+    legal = jnp.ones(outputs.policy_logits.shape, bool) if legal is None else jnp.asarray(legal, bool)
     num_slots = check_arguments(outputs, latent, legal, num_simulations, num_candidates, rules.expansion)
     check_root(outputs, legal, temperature)
     check_step(recurrent_fn, params, key, outputs, latent)

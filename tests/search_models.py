@@ -1,0 +1,130 @@
+"""Games as tables, for the compiled search and for the plain one, and rules that the presets do not cover."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from nonzero.search import PRESETS, SearchResult, search
+from nonzero.search.draws import SameDraws
+from nonzero.search.presets import Rules
+from nonzero.search.reference import Plan, Said, plan
+from nonzero.types import ModelOutputs
+
+
+@dataclass(frozen=True)
+class TableGame:
+    """States are numbers; a joint action adds its agents' strides to the state."""
+
+    logits: np.ndarray
+    value: np.ndarray
+    reward: np.ndarray
+    discount: np.ndarray
+    stride: np.ndarray
+
+    def outputs(self, state: jax.Array) -> ModelOutputs:
+        """What the model says of states [B]."""
+        tables = (jnp.asarray(x) for x in (self.logits, self.value, self.reward, self.discount))
+        return ModelOutputs(*(table[state] for table in tables))
+
+    def said(self, state: int) -> Said:
+        """What the model says of one state."""
+        return Said(
+            self.logits[state].astype(np.float64),
+            float(self.value[state]),
+            float(self.reward[state]),
+            float(self.discount[state]),
+        )
+
+    def step(self, state: Any, actions: np.ndarray) -> tuple[Said, int]:
+        """The plain model."""
+        following = int((state * 5 + 1 + np.sum(self.stride * actions)) % len(self.value))
+        return self.said(following), following
+
+
+def recurrent(
+    game: ModelOutputs, key: jax.Array, actions: jax.Array, latent: Any
+) -> tuple[ModelOutputs, Any]:
+    """The compiled model of a table game, whose tables are the parameters."""
+    del key
+    tables, stride = game
+    state = (latent * 5 + 1 + jnp.sum(stride * actions, axis=-1)) % tables.value.shape[0]
+    return jax.tree.map(lambda table: table[state], tables), state
+
+
+def random_game(
+    seed: int,
+    *,
+    agents: int = 3,
+    actions: int = 4,
+    states: int = 97,
+    ties: bool = False,
+    ends: bool = False,
+    single: bool = False,
+) -> TableGame:
+    """A random game; of few distinct numbers (`ties`), with endings, with an agent of a single action."""
+    random = np.random.default_rng(seed)
+
+    def table(*shape: int) -> np.ndarray:
+        numbers = random.normal(size=shape)
+        return (np.round(numbers) / 2 if ties else numbers).astype(np.float32)
+
+    logits = table(states, agents, actions)
+    if single:
+        logits[:, 0, 1:] = -np.inf
+    return TableGame(
+        logits=logits,
+        value=table(states),
+        reward=table(states),
+        discount=np.where(random.random(states) < (0.3 if ends else 0.0), 0.0, 0.5 if ties else 0.97).astype(
+            np.float32
+        ),
+        stride=random.integers(1, states, agents).astype(np.int32),
+    )
+
+
+def compiled(game: TableGame, states: np.ndarray, seed: int, **options: Any) -> SearchResult:
+    """The compiled search from `states` [B], tree included."""
+    start = jnp.asarray(states, jnp.int32)
+    params = (game.outputs(jnp.arange(len(game.value))), jnp.asarray(game.stride))
+    return search(
+        recurrent, params, (game.outputs(start), start), jax.random.key(seed), keep_tree=True, **options
+    )
+
+
+def plain(game: TableGame, state: int, seed: int, **options: Any) -> Plan:
+    """The plain search from one state with the draws of the compiled one."""
+    draws = SameDraws(jax.random.key(seed))
+    return plan(game.step, (game.said(state), state), draws=draws, **options)
+
+
+def assert_same_tree(result: SearchResult, expected: Plan) -> None:
+    """Every node of the compiled search (batch row 0) hangs where the plain one's does and says the same."""
+    tree = result.tree
+    assert tree is not None
+    number = {id(node): index for index, node in enumerate(expected.nodes)}
+    parents = [number[id(node.parent)] if node.parent else -1 for node in expected.nodes]
+    np.testing.assert_array_equal(tree.parent[0], parents)
+    np.testing.assert_array_equal(tree.slot[0], [node.slot for node in expected.nodes])
+    np.testing.assert_array_equal(tree.ended[0], [node.ended for node in expected.nodes])
+    np.testing.assert_array_equal(tree.visits[0], [node.visits for node in expected.nodes])
+    np.testing.assert_array_equal(tree.candidates.filled[0], [node.filled for node in expected.nodes])
+    np.testing.assert_array_equal(tree.candidates.origin[0], [node.origin for node in expected.nodes])
+    for index, node in enumerate(expected.nodes):
+        mine = np.asarray(tree.candidates.actions[0, index])[node.filled]
+        np.testing.assert_array_equal(mine, node.actions[node.filled])
+    for mine, theirs in (
+        (tree.q, [n.q for n in expected.nodes]),
+        (tree.value, [n.value for n in expected.nodes]),
+    ):
+        np.testing.assert_allclose(mine[0], theirs, atol=2e-5, rtol=2e-5)
+    np.testing.assert_allclose(
+        tree.candidates.prior[0], [node.prior for node in expected.nodes], atol=1e-6, rtol=1e-5
+    )
+    np.testing.assert_array_equal(result.visits[0], expected.visits)
+    np.testing.assert_array_equal(result.action[0], expected.action)
+
+
+ALL_RULES: dict[str, Rules] = dict(PRESETS)
