@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nonzero.envs import smax_scenarios
-from nonzero.types import EnvSpec, TimeStep
+from nonzero.types import Environment, EnvSpec, TimeStep
 
 STOP = 4
 FIRST_ATTACK = 5
@@ -109,7 +109,7 @@ def make(rest: str, *, max_steps: int = 101) -> Smax | None:
     return None if simulator is None else Smax(rest, simulator, max_steps)
 
 
-def heuristic_policy(environment: Smax) -> Callable[[SmaxState, PRNGKeyArray], Int[Array, " I"]]:
+def heuristic_policy(environment: Environment[Any]) -> Callable[[SmaxState, PRNGKeyArray], Int[Array, " I"]]:
     """Return jaxmarl's scripted player for the allies: from a state and a key to legal actions `[I]`.
 
     jaxmarl's script remembers where a unit started and whom it attacked last. Both are read off the state, so
@@ -117,17 +117,15 @@ def heuristic_policy(environment: Smax) -> Callable[[SmaxState, PRNGKeyArray], I
     """
     if not isinstance(environment, Smax):
         raise ValueError(f"the scripted allies play smax maps only, not {environment.spec.name}")
-    from jaxmarl.environments.smax import heuristic_enemy
-
     game: Any = environment.simulator._env
-    act = jax.vmap(heuristic_enemy.create_heuristic_policy(game, team=0, shoot=True, attack_mode="closest"))
+    act = jax.vmap(smax_scenarios.create_heuristic_policy(game, team=0, shoot=True, attack_mode="closest"))
     centre = jnp.array([game.map_width, game.map_height]) / 2
     num_agents = environment.spec.num_agents
 
     def policy(state: SmaxState, key: PRNGKeyArray) -> Int[Array, " I"]:
         units = state.battle.state
         last_actions = units.prev_attack_actions[:num_agents]
-        memory = heuristic_enemy.HeuristicPolicyState(
+        memory = smax_scenarios.HeuristicPolicyState(
             default_target=centre - (state.starts - centre),
             last_attacked_enemy=jnp.where(last_actions >= FIRST_ATTACK, last_actions - FIRST_ATTACK, -1),
         )

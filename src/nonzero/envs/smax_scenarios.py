@@ -32,6 +32,8 @@ def quiet() -> Iterator[None]:
 
 with quiet():
     from jaxmarl.environments.smax import HeuristicEnemySMAX, Scenario
+    from jaxmarl.environments.smax.heuristic_enemy import HeuristicPolicyState as HeuristicPolicyState
+    from jaxmarl.environments.smax.heuristic_enemy import create_heuristic_policy as create_heuristic_policy
     from jaxmarl.environments.smax.smax_env import MAP_NAME_TO_SCENARIO
 
 RACES = {
