@@ -1,4 +1,4 @@
-"""Around any environment: playing on after an episode's end, and a guard against impossible actions."""
+"""Around any environment: playing on after an episode's end, random play, a guard against bad actions."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
 from nonzero.types import Environment, EnvSpec, TimeStep
 
@@ -55,6 +55,22 @@ class AutoReset(Generic[State]):
             lambda new, old: jnp.where(outcome.is_last, new, old), (fresh, first), (stepped, outcome)
         )
         return AutoResetState(inner, current), outcome
+
+
+def random_legal_actions(key: PRNGKeyArray, legal: Bool[Array, "*B I A"]) -> Int[Array, "*B I"]:
+    """Draw each agent's action uniformly from its legal ones, with one random number an agent."""
+    by_action = [legal[..., action].astype(jnp.int32) for action in range(legal.shape[-1])]
+    count = jnp.sum(legal, axis=-1, dtype=jnp.int32)
+    rank = jnp.floor(jax.random.uniform(key, count.shape) * count).astype(jnp.int32)
+    # The product may round up to the count itself.
+    rank = jnp.minimum(rank, count - 1)
+    # That action's index is the number of places where no more than `rank` legal actions were seen. Unrolled,
+    # this is one pass over the batch: with cumsum and argmax a small environment's loop is a third as fast.
+    seen, action = jnp.zeros_like(count), jnp.zeros_like(count)
+    for is_legal in by_action:
+        seen = seen + is_legal
+        action = action + (seen <= rank)
+    return action
 
 
 def check_actions(spec: EnvSpec, legal: object, actions: object) -> np.ndarray:
