@@ -6,7 +6,7 @@ import pytest
 from jaxtyping import Array, Int, PRNGKeyArray
 
 import nonzero
-from nonzero.envs.wrappers import AutoReset, check_actions
+from nonzero.envs.wrappers import AutoReset, check_actions, random_legal_actions
 from nonzero.types import Environment, EnvSpec, TimeStep
 
 SPEC = EnvSpec("count", 2, 3, (1,), (1,), 4, (0.0, 10.0))
@@ -122,6 +122,22 @@ def test_play_runs_as_one_compiled_loop() -> None:
     reward, is_last = run(jax.random.key(0))
     assert reward.tolist() == [6.0] * 35
     assert np.flatnonzero(is_last).tolist() == [9, 19, 29]
+
+
+def test_random_actions_are_legal_and_even() -> None:
+    count = 2**16
+    rows = np.random.default_rng(0).random((6, 9)) < 0.5
+    rows[0], rows[1] = True, np.arange(9) == 8
+    rows[2], rows[3] = np.arange(9) == 0, np.arange(9) % 2 == 1
+    legal = jnp.broadcast_to(jnp.asarray(rows), (count, *rows.shape))
+    drawn = np.asarray(random_legal_actions(jax.random.key(0), legal))
+    for agent, row in enumerate(rows):
+        shares = np.bincount(drawn[:, agent], minlength=9) / count
+        assert set(np.flatnonzero(shares)) == set(np.flatnonzero(row))
+        # Five deviations of a share at most ½, and what 16 bits leave uneven.
+        np.testing.assert_allclose(shares[row], 1 / row.sum(), atol=5 * 0.5 / np.sqrt(count) + 2**-16)
+    first, second = drawn[:, 0], drawn[:, 3]
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(count)
 
 
 LEGAL = np.array([[True, True, False], [False, True, True]])
