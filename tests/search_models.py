@@ -44,9 +44,7 @@ class TableGame:
         return self.said(following), following
 
 
-def recurrent(
-    game: ModelOutputs, key: jax.Array, actions: jax.Array, latent: Any
-) -> tuple[ModelOutputs, Any]:
+def recurrent(game: tuple, key: jax.Array, actions: jax.Array, latent: Any) -> tuple[ModelOutputs, Any]:
     """The compiled model of a table game, whose tables are the parameters."""
     del key
     tables, stride = game

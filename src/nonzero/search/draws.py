@@ -64,6 +64,7 @@ class FreshDraws:
 
 
 drawn = jax.jit(simulation_draws, static_argnums=(2, 3, 4))
+noise_drawn = jax.jit(dirichlet_noise)
 
 
 class SameDraws:
@@ -74,7 +75,7 @@ class SameDraws:
 
     def noise(self, legal: np.ndarray, fraction: float, alpha: float) -> np.ndarray:
         """Dirichlet noise [I, A]."""
-        noise = dirichlet_noise(
+        noise = noise_drawn(
             self._noise_key, jnp.asarray(legal)[None], jnp.float32(fraction), jnp.float32(alpha)
         )
         return np.asarray(noise[0], np.float64)
