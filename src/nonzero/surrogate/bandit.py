@@ -1,0 +1,245 @@
+"""The compiled half of the optimiser: arrays of what was asked, a few surrogates, and the next joint action.
+
+Several surrogates ("members") share the history and take turns. Their factors start at random, so where the data can be
+explained by several pairs of agents, each member bets on other ones, and the turns test the bets; member 0 has no
+factors, because few data are better explained without interactions. When the member at turn believes, bonus included,
+that no change of an incumbent beats the best value known, a local maximum is reached: the next joint action is a fresh
+sample, every second time led uphill on η first, which teaches the members about pairs nobody would try from here.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
+
+from nonzero.surrogate.deviations import hash_actions, hash_table
+from nonzero.surrogate.fit import History, Ridge, sweep
+from nonzero.surrogate.predictor import Link, Surrogate, init_surrogate, predict
+from nonzero.surrogate.proposal import (
+    Optimism,
+    Proposal,
+    Tried,
+    climb,
+    direction_variances,
+    is_member,
+    propose,
+)
+from nonzero.types import PRIOR
+
+EMPTY = jnp.uint32(0xFFFFFFFF)
+FRESH_TRIES = 8
+"""How many fresh samples are looked at for one that is new."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The optimiser's settings; hashable, being a static argument of compiled functions."""
+
+    rank: int = 4
+    members: int = 4
+    incumbents: int = 3
+    initial: int = 16
+    """Fresh samples before the first proposal."""
+    is_noisy: bool = False
+    """Whether a joint action may be evaluated again."""
+    noise_floor: float = 1e-3
+    """The least share of the returns' variance that is taken for noise."""
+    link: Link = Link()
+    optimism: Optimism = Optimism()
+
+
+class Bandit(eqx.Module):
+    """What was asked for and what was learned; T is the capacity, E the number of members."""
+
+    actions: Int[Array, "T I"]
+    hashes: UInt32[Array, " T"]
+    count: Int[Array, ""]
+    """Rows in use."""
+    asked: Int[Array, ""]
+    drawn: Int[Array, ""]
+    """Fresh samples taken so far."""
+    members: Surrogate
+    noises: Float[Array, " E"]
+    key: PRNGKeyArray
+
+
+class Answer(eqx.Module):
+    """The next joint action to evaluate."""
+
+    actions: Int[Array, " I"]
+    row: Int[Array, ""]
+    origin: Int[Array, ""]
+    found: Bool[Array, ""]
+    """False where no untried joint action came up."""
+
+
+def new_bandit(key: PRNGKeyArray, num_agents: int, num_actions: int, capacity: int, rules: Rules) -> Bandit:
+    """A bandit that knows nothing."""
+    members_key, key = jax.random.split(key)
+    keys = jax.random.split(members_key, rules.members)
+    members = jax.vmap(lambda k: init_surrogate(k, num_agents, num_actions, rules.rank))(keys)
+    if rules.members > 1:
+        members = eqx.tree_at(lambda m: m.v, members, members.v.at[0].set(0.0))
+    zero = jnp.zeros((), jnp.int32)
+    return Bandit(
+        actions=jnp.zeros((capacity, num_agents), jnp.int32),
+        hashes=jnp.full(capacity, EMPTY),
+        count=zero,
+        asked=zero,
+        drawn=zero,
+        members=members,
+        noises=jnp.ones(rules.members),
+        key=key,
+    )
+
+
+def grown(bandit: Bandit, capacity: int) -> Bandit:
+    """The same bandit with room for `capacity` joint actions."""
+    more = capacity - bandit.actions.shape[0]
+    actions = jnp.pad(bandit.actions, ((0, more), (0, 0)))
+    hashes = jnp.pad(bandit.hashes, (0, more), constant_values=EMPTY)
+    return eqx.tree_at(lambda b: (b.actions, b.hashes), bandit, (actions, hashes))
+
+
+@partial(jax.jit, static_argnames=("rules",))
+def ask(
+    bandit: Bandit,
+    values: Float[Array, " T"],
+    weights: Float[Array, " T"],
+    legal: Bool[Array, "I A"],
+    rules: Rules,
+) -> tuple[Bandit, Answer]:
+    """Choose the next joint action given all normalised values told so far (`weights` counts evaluations)."""
+    bandit, theta, noise = learn(bandit, values, weights, rules)
+    standing = jnp.where(weights > 0, values, -jnp.inf)
+    if rules.is_noisy:
+        believed = jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)
+        standing = jnp.where(weights > 0, (weights * values + believed) / (weights + 1.0), -jnp.inf)
+    proposal, again = best_change(bandit, theta, noise, standing, weights, legal, rules)
+    is_uphill = (bandit.asked % 2 == 1) & (jnp.sum(weights > 0) >= rules.initial)
+    fresh, fresh_is_new, drawn = fresh_sample(bandit, theta, legal, is_uphill)
+    is_stuck = proposal.value <= jnp.max(standing)
+    is_fresh = (
+        (jnp.sum(weights > 0) < rules.initial) | (is_stuck & fresh_is_new) | ~jnp.isfinite(proposal.value)
+    )
+    stays = jnp.bool_(False)
+    if rules.is_noisy:
+        stays = (again.value > proposal.value) & ~is_fresh
+    actions = jnp.where(stays, again.actions, jnp.where(is_fresh, fresh, proposal.actions))
+    row = jnp.where(stays, again.row, bandit.count)
+    word = hash_actions(hash_table(*legal.shape), actions)
+    found = stays | jnp.where(is_fresh, fresh_is_new, True)
+    is_new = found & ~stays
+    bandit = eqx.tree_at(
+        lambda b: (b.actions, b.hashes, b.count, b.asked, b.drawn),
+        bandit,
+        (
+            jnp.where(is_new, bandit.actions.at[bandit.count].set(actions), bandit.actions),
+            jnp.where(is_new, bandit.hashes.at[bandit.count].set(word), bandit.hashes),
+            bandit.count + is_new,
+            bandit.asked + 1,
+            jnp.where(is_fresh, drawn, bandit.drawn),
+        ),
+    )
+    origin = jnp.where(stays, again.origin, jnp.where(is_fresh, PRIOR, proposal.origin))
+    return bandit, Answer(actions, row, origin, found)
+
+
+def learn(
+    bandit: Bandit, values: Float[Array, " T"], weights: Float[Array, " T"], rules: Rules
+) -> tuple[Bandit, Surrogate, Float[Array, ""]]:
+    """Refit the member whose turn it is; also returns it and the noise it sees."""
+    member = bandit.asked % rules.members
+    theta: Surrogate = jax.tree.map(lambda x: x[member], bandit.members)
+    ridge = Ridge(bandit.noises[member], rules.optimism.prior_w, rules.optimism.prior_v)
+    theta = sweep(theta, History(bandit.actions, values, weights), rules.link, ridge)
+    predicted = jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)
+    noise = jnp.sum(weights * (predicted - values) ** 2) / jnp.maximum(jnp.sum(weights), 1.0)
+    noise = jnp.where(jnp.sum(weights) > 0, jnp.maximum(noise, rules.noise_floor), 1.0)
+    members = jax.tree.map(lambda all_, x: all_.at[member].set(x), bandit.members, theta)
+    bandit = eqx.tree_at(
+        lambda b: (b.members, b.noises), bandit, (members, bandit.noises.at[member].set(noise))
+    )
+    return bandit, theta, noise
+
+
+class Again(eqx.Module):
+    """An incumbent that may be worth another noisy evaluation."""
+
+    actions: Int[Array, " I"]
+    row: Int[Array, ""]
+    value: Float[Array, ""]
+    origin: Int[Array, ""]
+
+
+def best_change(
+    bandit: Bandit,
+    theta: Surrogate,
+    noise: Float[Array, ""],
+    standing: Float[Array, " T"],
+    weights: Float[Array, " T"],
+    legal: Bool[Array, "I A"],
+    rules: Rules,
+) -> tuple[Proposal, Again]:
+    """NonUCT over the best few joint actions, and the one of them least known for its value."""
+    capacity = bandit.actions.shape[0]
+    tried = Tried(bandit.actions, jnp.arange(capacity) < bandit.count, jnp.sort(bandit.hashes))
+    variances = direction_variances(tried, noise, legal.shape[1], rules.optimism)
+    table = hash_table(*legal.shape)
+    best, rows = jax.lax.top_k(standing, rules.incumbents)
+
+    def from_incumbent(row: Int[Array, ""], value: Float[Array, ""]) -> Proposal:
+        return propose(
+            theta, bandit.actions[row], value, variances, tried, legal, table, rules.link, rules.optimism
+        )
+
+    proposals = jax.vmap(from_incumbent)(rows, best)
+    winner = jnp.argmax(proposals.value)
+    optimistic = best + rules.optimism.weight * jnp.sqrt(noise / jnp.maximum(weights[rows], 1.0))
+    least = jnp.argmax(optimistic)
+    again = Again(bandit.actions[rows[least]], rows[least], optimistic[least], jnp.int32(PRIOR))
+    return jax.tree.map(lambda x: x[winner], proposals), again
+
+
+def fresh_sample(
+    bandit: Bandit, theta: Surrogate, legal: Bool[Array, "I A"], is_uphill: Bool[Array, ""]
+) -> tuple[Int[Array, " I"], Bool[Array, ""], Int[Array, ""]]:
+    """An untried joint action from a stream in which every A in a row hold each agent's actions once each.
+
+    Where `is_uphill`, the first is led to a local maximum of η, if nobody has been there.
+    """
+    num_agents, num_actions = legal.shape
+    table = hash_table(num_agents, num_actions)
+    hashes = jnp.sort(bandit.hashes)
+    numbers = bandit.drawn + jnp.arange(FRESH_TRIES)
+    samples = jax.vmap(lambda number: stratified_sample(bandit.key, number, legal))(numbers)
+    order_key = jax.random.fold_in(jax.random.fold_in(bandit.key, 1), bandit.asked)
+    orders = jax.vmap(lambda k: jax.random.permutation(k, num_agents))(jax.random.split(order_key, 2))
+    top = climb(theta, samples[0], orders.ravel(), legal)
+    choices = jnp.concatenate([jnp.where(is_uphill, top, samples[0])[None], samples])
+    is_new = ~is_member(hashes, jax.vmap(partial(hash_actions, table))(choices))
+    first = jnp.argmax(is_new)
+    return choices[first], is_new[first], bandit.drawn + jnp.maximum(first, 1)
+
+
+def stratified_sample(
+    key: PRNGKeyArray, number: Int[Array, ""], legal: Bool[Array, "I A"]
+) -> Int[Array, " I"]:
+    """The `number`-th joint action of the stream: blocks of A, in which each agent walks through a permutation."""
+    num_agents, num_actions = legal.shape
+    keys = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 0), number // num_actions), num_agents)
+    places = jax.vmap(lambda k: jax.random.permutation(k, num_actions))(keys)[:, number % num_actions]
+    counts = legal.sum(axis=1)
+    # The place-th legal action, places running round where an agent has fewer actions than others.
+    ranks = jnp.cumsum(legal, axis=1) - 1
+    return jnp.argmax(legal & (ranks == (places % counts)[:, None]), axis=1).astype(jnp.int32)
+
+
+@partial(jax.jit, static_argnames=("rules",))
+def believed_values(bandit: Bandit, rules: Rules) -> Float[Array, " T"]:
+    """η of every joint action asked for, averaged over the members."""
+    score = lambda theta: jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)  # noqa: E731
+    return jnp.mean(jax.vmap(score)(bandit.members), axis=0)

@@ -1,0 +1,80 @@
+"""One- and two-agent changes of a joint action, as a flat list that a bandit can rank.
+
+All I·A single changes are listed. Of the pairs only those among M directions are: the best singles by optimistic
+gain and the ones whose factors move furthest, so that the list grows with I·A + M² and neither with A^I nor (I·A)².
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from nonzero.surrogate.predictor import Directions, Surrogate, chosen, moves_two_agents
+
+
+class Changes(NamedTuple):
+    """L changes of one joint action: two directions each; a single change repeats its own."""
+
+    first: Directions
+    second: Directions
+    is_pair: Bool[Array, " L"]
+
+
+def apply_change(actions: Int[Array, " I"], first: Directions, second: Directions) -> Int[Array, " I"]:
+    """a^(u,v), for scalar directions; a^(u) where v = u."""
+    return actions.at[first.agents].set(first.choices).at[second.agents].set(second.choices)
+
+
+def pick_directions(
+    theta: Surrogate, actions: Int[Array, " I"], optimistic_gains: Float[Array, "I A"], count: int
+) -> Directions:
+    """Directions to combine: half the best singles by gain, half the largest moves of the factors ‖dV‖.
+
+    The second half are those whose pairs may help although the singles do not. Illegal directions have a gain of −inf.
+    """
+    num_actions = optimistic_gains.shape[1]
+    gains = optimistic_gains.ravel()
+    legal = jnp.isfinite(gains)
+    half = count // 2
+    _, best = jax.lax.top_k(gains, count - half)
+    moved = jnp.sum((theta.v - chosen(theta.v, actions)[:, None]) ** 2, axis=-1).ravel()
+    moved = jnp.where(legal, moved, -1.0).at[best].set(-1.0)
+    _, furthest = jax.lax.top_k(moved, half)
+    flat = jnp.concatenate([best, furthest])
+    return Directions(flat // num_actions, flat % num_actions)
+
+
+def list_changes(num_agents: int, num_actions: int, directions: Directions) -> Changes:
+    """All single changes in row-major order, then all ordered pairs of the given directions."""
+    agents, choices = jnp.divmod(jnp.arange(num_agents * num_actions), num_actions)
+    singles = Directions(agents, choices)
+    count = directions.agents.shape[0]
+    rows, columns = jnp.divmod(jnp.arange(count * count), count)
+    first = Directions(*(jnp.concatenate([s, d[rows]]) for s, d in zip(singles, directions, strict=True)))
+    second = Directions(*(jnp.concatenate([s, d[columns]]) for s, d in zip(singles, directions, strict=True)))
+    return Changes(first, second, jnp.arange(rows.size + agents.size) >= agents.size)
+
+
+def upper_pairs(directions: Directions) -> Bool[Array, "M M"]:
+    """Each unordered pair of directions of two different agents, once."""
+    return jnp.triu(moves_two_agents(directions), 1)
+
+
+def hash_table(num_agents: int, num_actions: int) -> UInt32[Array, "I A"]:
+    """One fixed random word per (agent, action): a joint action's hash is their sum, so a change costs O(1)."""
+    return jax.random.bits(jax.random.key(0x5EED), (num_agents, num_actions), jnp.uint32)
+
+
+def hash_actions(table: UInt32[Array, "I A"], actions: Int[Array, " I"]) -> UInt32[Array, ""]:
+    """The hash of a joint action."""
+    return chosen(table, actions).sum(dtype=jnp.uint32)
+
+
+def hash_change(
+    table: UInt32[Array, "I A"], actions: Int[Array, " I"], base: UInt32[Array, ""], changes: Changes
+) -> UInt32[Array, " L"]:
+    """The hashes of all changes of a joint action whose own hash is `base`."""
+    moved = table - chosen(table, actions)[:, None]
+    first, second = moved[changes.first], moved[changes.second]
+    return base + first + jnp.where(changes.is_pair, second, jnp.uint32(0))
