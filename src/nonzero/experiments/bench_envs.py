@@ -12,13 +12,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from nonzero.envs import registry
 from nonzero.envs.wrappers import AutoReset, random_legal_actions
 from nonzero.types import Environment
 
-NAMES = ("matgame/linear-8x10", "matgame/nonlinear-8x10", "smax/3m", "smax/8m")
+NAMES = (
+    *("matgame/linear-8x10", "matgame/nonlinear-8x10", "smax/3m", "smax/8m"),
+    *("jumanji/lbf-8x8-2p-2f-coop", "jumanji/rware-tiny-2ag"),
+)
 BATCHES = (32, 256)
 MATGAME_BATCHES = (32, 256, 1024)
 SCAN_STEPS = 16
@@ -111,7 +114,7 @@ def jaxmarl_loop(env: Any, batch: int) -> Loop:
         actions = random_legal_actions(action_key, legal)
         return jax.vmap(step_one)(battle, obs, actions, jax.random.split(step_key, batch))
 
-    def start(keys: PRNGKeyArray) -> tuple[Any, Any]:
+    def start(keys: Key[Array, " B"]) -> tuple[Any, Any]:
         obs, battle = jax.vmap(game.reset)(keys)
         return battle, obs
 
