@@ -1,1 +1,5 @@
-"""The bandit over joint actions: what a return looks like (η), and which change of it to try next (NonUCT)."""
+"""The bandit over joint actions: what their returns look like (η), and which one to try next (NonUCT)."""
+
+from nonzero.surrogate.optimizer import Best, NonUCT
+
+__all__ = ["Best", "NonUCT"]

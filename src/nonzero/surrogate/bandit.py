@@ -1,13 +1,14 @@
-"""The compiled half of the optimiser: arrays of what was asked, a few surrogates, and the next joint action.
+"""The compiled half of the optimiser: what was asked, a few surrogates, and the next joint action.
 
-Several surrogates ("members") share the history and take turns. Their factors start at random, so where the data can be
-explained by several pairs of agents, each member bets on other ones, and the turns test the bets; member 0 has no
-factors, because few data are better explained without interactions. When the member at turn believes, bonus included,
-that no change of an incumbent beats the best value known, a local maximum is reached: the next joint action is a fresh
-sample, every second time led uphill on η first, which teaches the members about pairs nobody would try from here.
+Several surrogates ("members") share the history and take turns. Their factors start at random, so where the
+data can be explained by several pairs of agents, each member bets on other ones, and the turns test the
+bets; member 0 has no factors, because few data are better explained without interactions. When the member
+at turn believes, bonus included, that no change of an incumbent beats the best value known, a local maximum
+is reached: the next joint action is a fresh sample, every second time led uphill on η first, which teaches
+the members about pairs nobody would try from here.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import equinox as eqx
@@ -47,8 +48,8 @@ class Rules:
     """Whether a joint action may be evaluated again."""
     noise_floor: float = 1e-3
     """The least share of the returns' variance that is taken for noise."""
-    link: Link = Link()
-    optimism: Optimism = Optimism()
+    link: Link = field(default_factory=Link)
+    optimism: Optimism = field(default_factory=Optimism)
 
 
 class Bandit(eqx.Module):
@@ -63,6 +64,9 @@ class Bandit(eqx.Module):
     """Fresh samples taken so far."""
     members: Surrogate
     noises: Float[Array, " E"]
+    """The mean squared error each member was left with."""
+    seen: Int[Array, " E"]
+    """How many values each member was fitted to."""
     key: PRNGKeyArray
 
 
@@ -92,6 +96,7 @@ def new_bandit(key: PRNGKeyArray, num_agents: int, num_actions: int, capacity: i
         drawn=zero,
         members=members,
         noises=jnp.ones(rules.members),
+        seen=jnp.zeros(rules.members, jnp.int32),
         key=key,
     )
 
@@ -112,7 +117,8 @@ def ask(
     legal: Bool[Array, "I A"],
     rules: Rules,
 ) -> tuple[Bandit, Answer]:
-    """Choose the next joint action given all normalised values told so far (`weights` counts evaluations)."""
+    """Choose the next joint action given all normalised values told so far (`weights` counts
+    evaluations)."""
     bandit, theta, noise = learn(bandit, values, weights, rules)
     standing = jnp.where(weights > 0, values, -jnp.inf)
     if rules.is_noisy:
@@ -151,19 +157,27 @@ def ask(
 def learn(
     bandit: Bandit, values: Float[Array, " T"], weights: Float[Array, " T"], rules: Rules
 ) -> tuple[Bandit, Surrogate, Float[Array, ""]]:
-    """Refit the member whose turn it is; also returns it and the noise it sees."""
-    member = bandit.asked % rules.members
+    """Refit the member whose turn it is, if it has not seen all values; also returns it and the noise it
+    sees.
+
+    Before there are as many values as directions not even the additive part is determined: member 0 has
+    every turn.
+    """
+    told = jnp.sum(weights).astype(jnp.int32)
+    num_directions = bandit.members.w[0].size
+    member = jnp.where(told < num_directions, 0, bandit.asked % rules.members)
     theta: Surrogate = jax.tree.map(lambda x: x[member], bandit.members)
-    ridge = Ridge(bandit.noises[member], rules.optimism.prior_w, rules.optimism.prior_v)
-    theta = sweep(theta, History(bandit.actions, values, weights), rules.link, ridge)
-    predicted = jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)
-    noise = jnp.sum(weights * (predicted - values) ** 2) / jnp.maximum(jnp.sum(weights), 1.0)
-    noise = jnp.where(jnp.sum(weights) > 0, jnp.maximum(noise, rules.noise_floor), 1.0)
+
+    def refit() -> tuple[Surrogate, Float[Array, ""]]:
+        ridge = Ridge(bandit.noises[member], rules.optimism.prior_w, rules.optimism.prior_v)
+        fitted, noise = sweep(theta, History(bandit.actions, values, weights), rules.link, ridge)
+        return fitted, jnp.maximum(noise, rules.noise_floor)
+
+    is_stale = bandit.seen[member] != told
+    theta, noise = jax.lax.cond(is_stale, refit, lambda: (theta, bandit.noises[member]))
     members = jax.tree.map(lambda all_, x: all_.at[member].set(x), bandit.members, theta)
-    bandit = eqx.tree_at(
-        lambda b: (b.members, b.noises), bandit, (members, bandit.noises.at[member].set(noise))
-    )
-    return bandit, theta, noise
+    new = (members, bandit.noises.at[member].set(noise), bandit.seen.at[member].set(told))
+    return eqx.tree_at(lambda b: (b.members, b.noises, b.seen), bandit, new), theta, noise
 
 
 class Again(eqx.Module):
@@ -216,9 +230,9 @@ def fresh_sample(
     hashes = jnp.sort(bandit.hashes)
     numbers = bandit.drawn + jnp.arange(FRESH_TRIES)
     samples = jax.vmap(lambda number: stratified_sample(bandit.key, number, legal))(numbers)
-    order_key = jax.random.fold_in(jax.random.fold_in(bandit.key, 1), bandit.asked)
-    orders = jax.vmap(lambda k: jax.random.permutation(k, num_agents))(jax.random.split(order_key, 2))
-    top = climb(theta, samples[0], orders.ravel(), legal)
+    # Two rounds over the agents, starting anywhere: the game gives their order no meaning.
+    order = (jnp.arange(2 * num_agents) + bandit.asked) % num_agents
+    top = climb(theta, samples[0], order, legal)
     choices = jnp.concatenate([jnp.where(is_uphill, top, samples[0])[None], samples])
     is_new = ~is_member(hashes, jax.vmap(partial(hash_actions, table))(choices))
     first = jnp.argmax(is_new)
@@ -228,10 +242,10 @@ def fresh_sample(
 def stratified_sample(
     key: PRNGKeyArray, number: Int[Array, ""], legal: Bool[Array, "I A"]
 ) -> Int[Array, " I"]:
-    """The `number`-th joint action of the stream: blocks of A, in which each agent walks through a permutation."""
+    """Number `number` of a stream of blocks of A, in each of which every agent walks a permutation."""
     num_agents, num_actions = legal.shape
-    keys = jax.random.split(jax.random.fold_in(jax.random.fold_in(key, 0), number // num_actions), num_agents)
-    places = jax.vmap(lambda k: jax.random.permutation(k, num_actions))(keys)[:, number % num_actions]
+    words = jax.random.bits(jax.random.fold_in(key, number // num_actions), (num_agents, num_actions))
+    places = jnp.argsort(words, axis=1)[:, number % num_actions]
     counts = legal.sum(axis=1)
     # The place-th legal action, places running round where an agent has fewer actions than others.
     ranks = jnp.cumsum(legal, axis=1) - 1
@@ -241,5 +255,8 @@ def stratified_sample(
 @partial(jax.jit, static_argnames=("rules",))
 def believed_values(bandit: Bandit, rules: Rules) -> Float[Array, " T"]:
     """η of every joint action asked for, averaged over the members."""
-    score = lambda theta: jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)  # noqa: E731
-    return jnp.mean(jax.vmap(score)(bandit.members), axis=0)
+
+    def predict_all(theta: Surrogate) -> Float[Array, " T"]:
+        return jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)
+
+    return jnp.mean(jax.vmap(predict_all)(bandit.members), axis=0)

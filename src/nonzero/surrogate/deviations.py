@@ -1,16 +1,18 @@
 """One- and two-agent changes of a joint action, as a flat list that a bandit can rank.
 
-All I·A single changes are listed. Of the pairs only those among M directions are: the best singles by optimistic
-gain and the ones whose factors move furthest, so that the list grows with I·A + M² and neither with A^I nor (I·A)².
+All I·A single changes are listed. Of the pairs only those among M directions are: the best singles by
+optimistic gain and the ones whose factors move furthest, so that the list grows with I·A + M² and neither
+with A^I nor (I·A)².
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
-from nonzero.surrogate.predictor import Directions, Surrogate, chosen, moves_two_agents
+from nonzero.surrogate.predictor import Directions, Surrogate, chosen
 
 
 class Changes(NamedTuple):
@@ -31,7 +33,8 @@ def pick_directions(
 ) -> Directions:
     """Directions to combine: half the best singles by gain, half the largest moves of the factors ‖dV‖.
 
-    The second half are those whose pairs may help although the singles do not. Illegal directions have a gain of −inf.
+    The second half are those whose pairs may help although the singles do not. Illegal directions have a
+    gain of −inf.
     """
     num_actions = optimistic_gains.shape[1]
     gains = optimistic_gains.ravel()
@@ -45,24 +48,28 @@ def pick_directions(
     return Directions(flat // num_actions, flat % num_actions)
 
 
+def unordered_pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each unordered pair among `count` directions."""
+    return np.triu_indices(count, 1)
+
+
 def list_changes(num_agents: int, num_actions: int, directions: Directions) -> Changes:
-    """All single changes in row-major order, then all ordered pairs of the given directions."""
-    agents, choices = jnp.divmod(jnp.arange(num_agents * num_actions), num_actions)
-    singles = Directions(agents, choices)
-    count = directions.agents.shape[0]
-    rows, columns = jnp.divmod(jnp.arange(count * count), count)
-    first = Directions(*(jnp.concatenate([s, d[rows]]) for s, d in zip(singles, directions, strict=True)))
-    second = Directions(*(jnp.concatenate([s, d[columns]]) for s, d in zip(singles, directions, strict=True)))
-    return Changes(first, second, jnp.arange(rows.size + agents.size) >= agents.size)
+    """All single changes in row-major order, then all unordered pairs of the given directions."""
+    agents, choices = np.divmod(np.arange(num_agents * num_actions), num_actions)
+    rows, columns = unordered_pairs(directions.agents.shape[0])
 
+    def listed(side: np.ndarray) -> Directions:
+        return Directions(
+            jnp.concatenate([jnp.asarray(agents, jnp.int32), directions.agents[side]]),
+            jnp.concatenate([jnp.asarray(choices, jnp.int32), directions.choices[side]]),
+        )
 
-def upper_pairs(directions: Directions) -> Bool[Array, "M M"]:
-    """Each unordered pair of directions of two different agents, once."""
-    return jnp.triu(moves_two_agents(directions), 1)
+    is_pair = np.arange(agents.size + rows.size) >= agents.size
+    return Changes(listed(rows), listed(columns), jnp.asarray(is_pair))
 
 
 def hash_table(num_agents: int, num_actions: int) -> UInt32[Array, "I A"]:
-    """One fixed random word per (agent, action): a joint action's hash is their sum, so a change costs O(1)."""
+    """A fixed random word per (agent, action): a joint action's hash is the sum of its own."""
     return jax.random.bits(jax.random.key(0x5EED), (num_agents, num_actions), jnp.uint32)
 
 

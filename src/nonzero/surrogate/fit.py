@@ -1,8 +1,9 @@
 """Fit θ to a history of joint actions and their returns, one agent's rows at a time, in closed form.
 
-With every other agent's rows fixed, z is linear in agent i's rows: z = rest + w[i, j] + v[i, j]·(σ ∘ Σ_{k≠i} v[k, a_k])
-wherever agent i played j. So the best rows of one agent are d separate ridge regressions of R + 1 unknowns, and a
-sweep over the agents costs O(T·I·(A + R²)): no step size to tune, and no (I·A)² anywhere.
+With every other agent's rows fixed, z is linear in agent i's rows: z = rest + w[i, j] + v[i, j]·(σ ∘
+Σ_{k≠i} v[k, a_k]) wherever agent i played j. So the best rows of one agent are d separate ridge regressions
+of R + 1 unknowns, and a sweep over the agents costs O(T·I·(A + R²)): no step size to tune, and no (I·A)²
+anywhere.
 """
 
 from typing import NamedTuple
@@ -44,11 +45,11 @@ def solve_positive(matrices: Float[Array, "A P P"], rows: Float[Array, "A P"]) -
     return augmented[..., -1]
 
 
-def sweep(theta: Surrogate, history: History, link: Link, ridge: Ridge) -> Surrogate:
-    """Refit the bias and then each agent's rows in turn.
+def sweep(theta: Surrogate, history: History, link: Link, ridge: Ridge) -> tuple[Surrogate, Float[Array, ""]]:
+    """Refit the bias, then each agent's rows in turn; also returns the mean squared error left in η.
 
-    Values are fitted in z, where they are linear, with weights dη/dz squared, so that what is made small is the
-    squared error in η.
+    Values are fitted in z, where they are linear, with weights dη/dz squared, so that what is made small is
+    the squared error in η.
     """
     target = invert_link(history.values, link)
     weights = history.weights * link_slope(target, link) ** 2
@@ -86,5 +87,8 @@ def sweep(theta: Surrogate, history: History, link: Link, ridge: Ridge) -> Surro
         residual = wanted - jnp.sum(features * rows[actions], axis=1)
         return (residual, totals + new_own - own), (rows[:, 0], rows[:, 1:])
 
-    _, (w, v) = jax.lax.scan(refit_agent, (residual, totals), (theta.w, theta.v, history.actions.T))
-    return Surrogate(bias=bias, w=w, v=v)
+    rows = (theta.w, theta.v, history.actions.T)
+    (residual, _), (w, v) = jax.lax.scan(refit_agent, (residual, totals), rows)
+    # To first order dη = η'(z) dz, and the weights hold η'(z)² already.
+    error = jnp.sum(weights * residual**2) / jnp.maximum(jnp.sum(history.weights), 1.0)
+    return Surrogate(bias=bias, w=w, v=v), error

@@ -6,7 +6,8 @@
         optimizer.tell(action, measure(action))
     print(optimizer.best())
 
-No gradient, no model, no training: it is for whoever has a simulator, or a machine, and n choices to make together.
+No gradient, no model, no training: it is for whoever has a simulator, or a machine, and n choices to make
+together.
 """
 
 import math
@@ -52,10 +53,11 @@ class NonUCT:
     ):
         """Get ready to choose among `num_actions[i]` actions for each agent i.
 
-        `rank` is that of the surrogate's pairwise part; 0 is the paper's surrogate, which cannot see that a pair of
-        changes helps where neither does. Set `is_noisy` when evaluating the same joint action twice gives two values:
-        then promising ones are asked for again. `is_legal` says which joint actions may be asked for. Without `pairs`
-        only one agent's action is changed at a time. The same seed and values give the same joint actions.
+        `rank` is that of the surrogate's pairwise part; 0 is the paper's surrogate, which cannot see that a
+        pair of changes helps where neither does. Set `is_noisy` when evaluating the same joint action twice
+        gives two values: then promising ones are asked for again. `is_legal` says which joint actions may
+        be asked for. Without `pairs` only one agent's action is changed at a time. The same seed and values
+        give the same joint actions.
         """
         sizes = [checked_size(agent, size) for agent, size in enumerate(num_actions)]
         if not sizes:
@@ -81,7 +83,8 @@ class NonUCT:
         self._origins: dict[Action, str] = {}
 
     def ask(self, batch: int | None = None) -> Any:
-        """The next joint action to evaluate, or a list of `batch` different ones to evaluate side by side."""
+        """The next joint action to evaluate, or a list of `batch` different ones to evaluate side by
+        side."""
         if batch is None:
             return self._ask_one()
         if not isinstance(batch, (int, np.integer)) or batch < 1:
@@ -103,7 +106,8 @@ class NonUCT:
             del self._pending[known]
 
     def best(self) -> Best:
-        """The best joint action told, with its value: of noisy values, the one believed best and its mean."""
+        """The best joint action told, with its value: of noisy values, the one believed best and its
+        mean."""
         told = self._counts > 0
         if not told.any():
             raise ValueError("nothing was told yet: best() needs at least one value")
@@ -117,7 +121,8 @@ class NonUCT:
         return Best(self._action_of(row), float(means[row]))
 
     def origin(self, action: Sequence[int]) -> str:
-        """Where a joint action that was asked for came from: prior (a sample), single or pair (a change)."""
+        """Where a joint action that was asked for came from: prior (a sample), single or pair (a
+        change)."""
         known = self._checked_action(action)
         if known not in self._origins:
             raise ValueError(f"joint action {known} was never asked for")

@@ -1,12 +1,12 @@
-"""The return surrogate η(θ, a): its value, its finite differences, and how it learns from values and differences.
+"""The return surrogate η(θ, a): its value, its finite differences, and the loss that teaches it.
 
     z(θ, a) = b + Σ_i w[i, a_i] + ½ Σ_f σ_f ((Σ_i v[i, a_i, f])² − Σ_i v[i, a_i, f]²)
     η(θ, a) = c · asinh(α z)
 
-Rank R = 0 is the paper's asinh-GLM. Departure: R > 0 is the default, because a strictly increasing function of a sum
-of per-agent terms has no local maximum that is not global, so it can never show that a pair of changes helps where
-neither change helps alone. Nothing here enumerates joint actions: the work is O(I·A·R), and O(m²·R) for the pairs of m
-directions. Functions take one θ and one joint action; the caller vmaps.
+Rank R = 0 is the paper's asinh-GLM. Departure: R > 0 is the default, because a strictly increasing function
+of a sum of per-agent terms has no local maximum that is not global, so it can never show that a pair of
+changes helps where neither change helps alone. Nothing here enumerates joint actions: the work is O(I·A·R),
+and O(m²·R) for the pairs of m directions. Functions take one θ and one joint action; the caller vmaps.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 
 class Link(NamedTuple):
-    """The fixed scale parameters of η = c·asinh(α z), for returns normalised to about one unit of spread."""
+    """The fixed scale parameters of η = c·asinh(α z), for returns normalised to about one unit of
+    spread."""
 
     c: float = 4.0
     alpha: float = 0.25
@@ -138,7 +139,8 @@ def moves_two_agents(directions: Directions) -> Bool[Array, "M M"]:
 
 
 class Counterfactuals(NamedTuple):
-    """One supervision sample x = (a, u, v): a joint action, two changes of it, and the four returns there."""
+    """One supervision sample x = (a, u, v): a joint action, two changes of it, and the four returns
+    there."""
 
     actions: Int[Array, " I"]
     directions: Directions
@@ -152,8 +154,8 @@ class Counterfactuals(NamedTuple):
 def four_square_loss(theta: Surrogate, sample: Counterfactuals, link: Link) -> Float[Array, ""]:
     """The mean of four squared errors (Eq. 7): value at a, value at a^(u), Δ_u and Δ²_{u,v}.
 
-    Departure: Algorithm 1's Expand writes Δ² as η(a^(u,v)) − η(a), which is the pair's gain; the mixed difference of
-    section 3.1 is what is meant, and used.
+    Departure: Algorithm 1's Expand writes Δ² as η(a^(u,v)) − η(a), which is the pair's gain; the mixed
+    difference of section 3.1 is what is meant, and used.
     """
     eta = predict(theta, sample.actions, link)
     gain = single_gains(theta, sample.actions, link)[sample.directions][0]
@@ -173,7 +175,7 @@ def four_square_loss(theta: Surrogate, sample: Counterfactuals, link: Link) -> F
 def value_loss(
     theta: Surrogate, actions: Int[Array, " I"], value: Float[Array, ""], link: Link
 ) -> Float[Array, ""]:
-    """The squared error at one joint action whose return is known: what search's own Q of a candidate teaches."""
+    """The squared error at one joint action whose return is known, such as search's Q of a candidate."""
     return (predict(theta, actions, link) - value) ** 2
 
 

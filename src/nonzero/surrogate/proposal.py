@@ -1,8 +1,8 @@
 """NonUCT: which joint action to try next, among the one- and two-agent changes of the best ones known.
 
-A change is ranked by its optimistic value: the incumbent's own value, plus the gain that η predicts, plus a bonus that
-shrinks as the direction (agent, action), or the pair of directions, is tried. Joint actions tried before and illegal
-actions are excluded by construction.
+A change is ranked by its optimistic value: the incumbent's own value, plus the gain that η predicts, plus a
+bonus that shrinks as the direction (agent, action), or the pair of directions, is tried. Joint actions
+tried before and illegal actions are excluded by construction.
 """
 
 from dataclasses import dataclass
@@ -18,9 +18,18 @@ from nonzero.surrogate.deviations import (
     hash_change,
     list_changes,
     pick_directions,
-    upper_pairs,
+    unordered_pairs,
 )
-from nonzero.surrogate.predictor import Directions, Link, Surrogate, chosen, pair_gains, signs, single_gains
+from nonzero.surrogate.predictor import (
+    Directions,
+    Link,
+    Surrogate,
+    chosen,
+    moves_two_agents,
+    pair_gains,
+    signs,
+    single_gains,
+)
 from nonzero.types import PAIR, SINGLE
 
 
@@ -60,7 +69,8 @@ class Proposal(NamedTuple):
 def direction_variances(
     tried: Tried, noise: Float[Array, ""], num_actions: int, optimism: Optimism
 ) -> Float[Array, "I A"]:
-    """What is not known of each direction: the variance of w[i, j] after all tries of action j by agent i."""
+    """What is not known of each direction: the variance of w[i, j] after all tries of action j by agent
+    i."""
     rows = jax.nn.one_hot(tried.actions, num_actions) * tried.filled[:, None, None]
     return 1.0 / (1.0 / optimism.prior_w + rows.sum(0) / noise)
 
@@ -83,20 +93,21 @@ def propose(
     link: Link,
     optimism: Optimism,
 ) -> Proposal:
-    """The untried change of one incumbent with the largest optimistic value; `table` hashes joint actions."""
+    """The untried change of one incumbent that promises most; `table` hashes joint actions."""
     num_agents, num_actions = legal.shape
     possible = legal & (jnp.arange(num_actions) != incumbent[:, None])
     single = single_gains(theta, incumbent, link) + optimism.weight * jnp.sqrt(variances)
     single = jnp.where(possible, single, -jnp.inf)
-    directions = pick_directions(theta, incumbent, single, min(optimism.directions, num_agents * num_actions))
+    count = min(optimism.directions, num_agents * num_actions)
+    directions = pick_directions(theta, incumbent, single, count)
     unknown = variances[directions]
     bonus = jnp.sqrt(unknown[:, None] + unknown[None, :] + pair_variances(tried, directions, optimism))
-    allowed = upper_pairs(directions) & possible[directions][:, None] & possible[directions][None, :]
+    allowed = moves_two_agents(directions) & possible[directions][:, None] & possible[directions][None, :]
     pair = pair_gains(theta, incumbent, directions, link) + optimism.weight * bonus
-    pair = jnp.where(allowed, pair, -jnp.inf)
+    pair = jnp.where(allowed, pair, -jnp.inf)[unordered_pairs(count)]
     changes = list_changes(num_agents, num_actions, directions)
-    gains = jnp.concatenate([single.ravel(), pair.ravel()])
     hashes = hash_change(table, incumbent, hash_actions(table, incumbent), changes)
+    gains = jnp.concatenate([single.ravel(), pair])
     gains = jnp.where(is_member(tried.hashes, hashes), -jnp.inf, gains)
     best = jnp.argmax(gains)
     first, second, is_pair = jax.tree.map(lambda x: x[best], tuple(changes))
