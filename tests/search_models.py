@@ -94,7 +94,8 @@ def compiled(game: TableGame, states: np.ndarray, seed: int, **options: Any) -> 
 
 def plain(game: TableGame, state: int, seed: int, **options: Any) -> Plan:
     """The plain search from one state with the draws of the compiled one."""
-    draws = SameDraws(jax.random.key(seed))
+    num_samples = options["rules"].expansion.num_prior(options["num_candidates"])
+    draws = SameDraws(jax.random.key(seed), num_samples, game.logits.shape[1])
     return plan(game.step, (game.said(state), state), draws=draws, **options)
 
 

@@ -48,11 +48,15 @@ class Returns(eqx.Module):
     """ABSENT, DROPPED or KEPT."""
 
 
-def new_record(rule: Averaging, batch: int, num_nodes: int) -> Sums | Returns:
-    """An empty record, [B, ...]."""
+def new_record(
+    rule: Averaging, value: Float[Array, "B"], index: Int[Array, ""] | int, num_nodes: int
+) -> Sums | Returns:
+    """The record of node `index` when only its own value passed through it, [B, ...]."""
     if rule.rho == 0:
-        return Sums(jnp.zeros(batch), jnp.zeros(batch))
-    return Returns(jnp.zeros((batch, num_nodes)), jnp.zeros((batch, num_nodes), jnp.int8))
+        return Sums(value, jnp.ones_like(value))
+    own = jnp.arange(num_nodes) == index
+    values = jnp.where(own, value[:, None], 0.0)
+    return Returns(values, jnp.broadcast_to(jnp.where(own, KEPT, ABSENT).astype(jnp.int8), values.shape))
 
 
 def add_return(
@@ -105,34 +109,30 @@ def backup(rule: Averaging, tree: Node, leaf: Int[Array, ""]) -> Node:
     num_nodes, batch = shown.value.shape
 
     def level(carry: tuple) -> tuple:
-        levels, node, value, visits, q, values, record = carry
+        levels, node, gain, average, visits, q, values, record = carry
         at = rows_of(node)
-        record, average = add_return(rule, record, shown.depth, node, leaf, levels, value)
-        values = values.at[at].set(average)
-        above = jnp.where((node == ROOT) | (node == num_nodes), num_nodes, shown.parent[at])
+        # Rows that are at the root already write out of bounds, which scatters ignore.
+        above = jnp.where(node == ROOT, num_nodes, shown.parent[at])
         edge = (above, at[1], shown.slot[at])
         visits = visits.at[edge].add(1)
         q = q.at[edge].set(shown.reward[at] + shown.discount[at] * average)
-        return levels + 1, above, shown.reward[at] + shown.discount[at] * value, visits, q, values, record
+        gain = shown.reward[at] + shown.discount[at] * gain
+        record, average = add_return(rule, record, shown.depth, above, leaf, levels, gain)
+        values = values.at[rows_of(above)].set(average)
+        return levels + 1, jnp.where(node == ROOT, ROOT, above), gain, average, visits, q, values, record
 
+    value = shown.raw_value[leaf]
     start = (
-        jnp.int32(0),
-        jnp.full(batch, leaf, jnp.int32),
-        shown.raw_value[leaf],
+        jnp.int32(1),
+        jnp.full(batch, leaf),
+        value,
+        value,
         shown.visits,
         shown.q,
         shown.value,
         tree.record,
     )
-    # Rows that passed the root stand at a node out of bounds, where scatters write nothing.
-    _, _, _, visits, q, values, record = jax.lax.while_loop(
-        lambda carry: jnp.any(carry[1] < num_nodes), level, start
-    )
-    return with_statistics(tree, visits, q, values, record)
-
-
-def with_statistics(tree: Node, visits: Array, q: Array, value: Array, record: Sums | Returns) -> Node:
-    """The tree with new edge visits, Q, node values and records."""
+    *_, visits, q, values, record = jax.lax.while_loop(lambda carry: jnp.any(carry[1] != ROOT), level, start)
     return eqx.tree_at(
-        lambda t: (t.shown.visits, t.shown.q, t.shown.value, t.record), tree, (visits, q, value, record)
+        lambda t: (t.shown.visits, t.shown.q, t.shown.value, t.record), tree, (visits, q, values, record)
     )

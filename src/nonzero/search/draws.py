@@ -64,33 +64,34 @@ class FreshDraws:
 
 
 drawn = jax.jit(simulation_draws, static_argnums=(2, 3, 4))
-noise_drawn = jax.jit(dirichlet_noise)
 
 
 class SameDraws:
     """The draws of the compiled search of a batch of one under `key`."""
 
-    def __init__(self, key: PRNGKeyArray) -> None:
-        self._noise_key, self._action_key, self._key = jax.random.split(key, 3)
+    def __init__(self, key: PRNGKeyArray, num_samples: int, num_agents: int) -> None:
+        self._sizes = (1, num_samples, num_agents)
+        self._noise_key, key = jax.random.split(key)
+        self._action_key, self._key = jax.random.split(key)
 
     def noise(self, legal: np.ndarray, fraction: float, alpha: float) -> np.ndarray:
         """Dirichlet noise [I, A]."""
-        noise = noise_drawn(
+        noise = dirichlet_noise(
             self._noise_key, jnp.asarray(legal)[None], jnp.float32(fraction), jnp.float32(alpha)
         )
         return np.asarray(noise[0], np.float64)
 
     def sampling(self, simulation: int, num_samples: int, num_agents: int) -> np.ndarray:
         """Uniform numbers [K, I]."""
-        return np.asarray(drawn(self._key, simulation, 1, num_samples, num_agents).sampling[0], np.float64)
+        return np.asarray(drawn(self._key, simulation, *self._sizes).sampling[0], np.float64)
 
     def tie(self, simulation: int) -> float:
         """A uniform number."""
-        return float(drawn(self._key, simulation, 1, 1, 1).tie[0])
+        return float(drawn(self._key, simulation, *self._sizes).tie[0])
 
     def proposal(self, simulation: int) -> PRNGKeyArray:
         """The key of the simulation's proposals."""
-        return drawn(self._key, simulation, 1, 1, 1).proposal
+        return drawn(self._key, simulation, *self._sizes).proposal
 
     def slot(self, weights: np.ndarray) -> int:
         """A slot drawn in proportion to `weights` [K]."""

@@ -28,8 +28,8 @@ class Expansion:
     """Probability added to every legal action at the root, so that none is out of reach."""
 
     def num_prior(self, num_slots: int) -> int:
-        """How many slots the prior fills."""
-        return max(1, int(np.ceil(self.prior_share * num_slots)))
+        """How many samples of the prior a node starts with."""
+        return max(1, int(np.ceil(self.prior_share * num_slots))) if self.candidates == "sampled" else 0
 
 
 class Draws(eqx.Module):
@@ -45,13 +45,10 @@ def simulation_draws(
     key: PRNGKeyArray, simulation: Int[Array, ""] | int, batch: int, num_samples: int, num_agents: int
 ) -> Draws:
     """The draws of one simulation; the root's candidates are drawn as those of simulation -1."""
-    sampling, tie, proposal, model = jax.random.split(jax.random.fold_in(key, simulation + 1), 4)
-    return Draws(
-        jax.random.uniform(sampling, (batch, num_samples, num_agents)),
-        jax.random.uniform(tie, (batch,)),
-        proposal,
-        model,
-    )
+    numbers, proposal, model = jax.random.split(jax.random.fold_in(key, simulation + 1), 3)
+    count = num_samples * num_agents
+    uniform = jax.random.uniform(numbers, (batch, 1 + count))
+    return Draws(uniform[:, 1:].reshape(batch, num_samples, num_agents), uniform[:, 0], proposal, model)
 
 
 def root_policy(
@@ -63,6 +60,7 @@ def root_policy(
     return policy * (1.0 - jnp.sum(noise, axis=-1, keepdims=True)) + noise
 
 
+@jax.jit
 def dirichlet_noise(
     key: PRNGKeyArray,
     legal: Bool[Array, "B I A"],

@@ -56,14 +56,16 @@ def search(
     num_slots = check_arguments(outputs, latent, legal, num_simulations, num_candidates, rules.expansion)
     check_root(outputs, legal, temperature)
     check_step(recurrent_fn, params, key, outputs, latent)
+    noise_key, key = jax.random.split(key)
+    # Compiled on its own: it is large, and the same for all rules.
+    noise = dirichlet_noise(noise_key, legal, jnp.float32(dirichlet_fraction), jnp.float32(dirichlet_alpha))
     result = _search(
         recurrent_fn,
         params,
         (outputs, latent),
         key,
         legal,
-        jnp.float32(dirichlet_fraction),
-        jnp.float32(dirichlet_alpha),
+        noise,
         jnp.float32(temperature),
         num_simulations=num_simulations,
         num_slots=num_slots,
@@ -81,8 +83,7 @@ def _search(
     root: tuple[ModelOutputs, Any],
     key: PRNGKeyArray,
     legal: Bool[Array, "B I A"],
-    dirichlet_fraction: Float[Array, ""],
-    dirichlet_alpha: Float[Array, ""],
+    noise: Float[Array, "B I A"],
     temperature: Float[Array, ""],
     *,
     num_simulations: int,
@@ -92,25 +93,26 @@ def _search(
 ) -> SearchResult:
     """The compiled part of `search`."""
     batch, num_agents, _ = legal.shape
-    noise_key, action_key, key = jax.random.split(key, 3)
+    num_nodes = num_simulations + 1
+    action_key, key = jax.random.split(key)
     num_samples = rules.expansion.num_prior(num_slots)
 
     def draw(simulation: Int[Array, ""] | int) -> Draws:
         return simulation_draws(key, simulation, batch, num_samples, num_agents)
 
-    noise = dirichlet_noise(noise_key, legal, dirichlet_fraction, dirichlet_alpha)
     policy = root_policy(rules.expansion, root[0].policy_logits, legal, noise)
     nowhere = jnp.full(batch, UNVISITED, jnp.int32)
     place = Place(nowhere, nowhere, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool))
-    record = new_record(rules.averaging, batch, num_simulations + 1)
+    record = new_record(rules.averaging, root[0].value, ROOT, num_nodes)
     first = expand(rules, *root, Prior(policy, legal), draw(-1), place, num_slots, record)
-    tree = backup(rules.averaging, plant(first, num_simulations + 1), jnp.int32(ROOT))
+    tree = plant(first, num_nodes)
 
     def simulate(simulation: Int[Array, ""], carry: tuple) -> tuple:
         tree, is_finite = carry
         draws, new = draw(simulation), simulation + 1
         parent, slot = select(rules.selection, tree.shown, draws.tie)
         outputs, latent, prior, place = evaluate(recurrent_fn, params, rules, tree, parent, slot, draws.model)
+        record = new_record(rules.averaging, outputs.value, new, num_nodes)
         leaf = expand(rules, outputs, latent, prior, draws, place, num_slots, record)
         tree = backup(rules.averaging, link(write(tree, new, leaf), parent, slot, new), new)
         if rules.surrogate is not None:
