@@ -1,7 +1,8 @@
 """`nonzero bench …`: measure speed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -32,3 +33,81 @@ class BenchEnvs:
         from nonzero.experiments.bench_envs import bench_envs
 
         return bench_envs(self.envs, alternations=self.alternations, seconds=self.seconds)
+
+
+@dataclass(frozen=True)
+class BenchSurrogate:
+    """Play the payoff suite: NonUCT and what one would pick instead, on games of hidden structure.
+
+    Takes about an hour; what the result files hold already is not measured again.
+    """
+
+    families: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = ()
+    """Payoff families; by default all seven."""
+    sizes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NxD ...", help_behavior_hint="")] = ()
+    """Agents and actions; by default 6x8, 8x10 and 20x10."""
+    methods: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")] = ()
+    """Methods; by default all."""
+    seeds: int = 10
+    """Games per cell."""
+    slow_seeds: int = 5
+    """Games per cell of the methods that are slow (and get 600 evaluations)."""
+    first_seed: int = 100
+    """Seed of the first game."""
+    budget: int = 1500
+    """Evaluations per game."""
+    out: Path = Path("results/surrogate")
+    """Folder of the result files and of the tables made from them."""
+    json: JsonPath = None
+    """Write the rows of the table at 600 evaluations to this file too."""
+
+    def run(self) -> None:
+        """Measure what is missing, then print and write the tables."""
+        from nonzero.experiments.bench_surrogate import chosen_suite, measure_suite
+        from nonzero.experiments.surrogate_tables import suite_markdown, suite_rows
+
+        suite = chosen_suite(
+            families=self.families,
+            sizes=self.sizes,
+            methods=self.methods,
+            seeds=self.seeds,
+            slow_seeds=self.slow_seeds,
+            first_seed=self.first_seed,
+            budget=self.budget,
+        )
+
+        def rows() -> Sequence[Row]:
+            measure_suite(suite, self.out)
+            (self.out / "tables.md").write_text(suite_markdown(suite, self.out), encoding="utf-8")
+            return suite_rows(suite, self.out, min(600, self.budget))
+
+        measure(rows, self.json, asdict(suite))
+
+
+@dataclass(frozen=True)
+class BenchAsks:
+    """Measure how long NonUCT takes to choose the next joint action, beside Optuna's TPE."""
+
+    size: Annotated[str, tyro.conf.arg(metavar="NxD", help_behavior_hint="")] = "8x10"
+    """Agents and actions."""
+    evaluations: int = 600
+    """Joint actions asked for in a run."""
+    batch: int = 16
+    """How many are asked for at once in the batched runs."""
+    alternations: int = 3
+    """Runs of each, in turn; the median counts."""
+    json: JsonPath = None
+    """Write the rows, with settings and versions, to this file."""
+
+    def run(self) -> None:
+        """Measure, print, write."""
+        settings = {"size": self.size, "evaluations": self.evaluations, "batch": self.batch}
+        measure(self.rows, self.json, {**settings, "alternations": self.alternations})
+
+    def rows(self) -> Sequence[Row]:
+        """Measure."""
+        from nonzero.experiments.bench_asks import bench_asks
+
+        return bench_asks(
+            self.size, evaluations=self.evaluations, batch=self.batch, alternations=self.alternations
+        )

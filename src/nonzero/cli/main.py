@@ -5,7 +5,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from nonzero.cli.bench import BenchEnvs
+from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSurrogate
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
 from nonzero.cli.parse import Group, parse
@@ -18,7 +18,9 @@ COMMANDS = Group(
     {
         "envs": Envs,
         "doctor": Doctor,
-        "bench": Group("Measure speed and print a table.", {"envs": BenchEnvs}),
+        "bench": Group(
+            "Measure and print a table.", {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks}
+        ),
     },
 )
 

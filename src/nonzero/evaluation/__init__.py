@@ -1,0 +1,1 @@
+"""How results are summarised: means with intervals that say how far to trust them."""
