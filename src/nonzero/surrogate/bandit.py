@@ -76,6 +76,7 @@ class Answer(eqx.Module):
     actions: Int[Array, " I"]
     row: Int[Array, ""]
     origin: Int[Array, ""]
+    """PRIOR, SINGLE or PAIR, unless the row is an older one."""
     found: Bool[Array, ""]
     """False where no untried joint action came up."""
 
@@ -114,44 +115,54 @@ def ask(
     bandit: Bandit,
     values: Float[Array, " T"],
     weights: Float[Array, " T"],
+    waiting: Bool[Array, " T"],
     legal: Bool[Array, "I A"],
     rules: Rules,
 ) -> tuple[Bandit, Answer]:
-    """Choose the next joint action given all normalised values told so far (`weights` counts
-    evaluations)."""
+    """Choose the next joint action given all normalised values told so far (`weights` counts evaluations).
+
+    Where noisy evaluations may be repeated, those still `waiting` for a value are not.
+    """
     bandit, theta, noise = learn(bandit, values, weights, rules)
     standing = jnp.where(weights > 0, values, -jnp.inf)
     if rules.is_noisy:
         believed = jax.vmap(lambda actions: predict(theta, actions, rules.link))(bandit.actions)
         standing = jnp.where(weights > 0, (weights * values + believed) / (weights + 1.0), -jnp.inf)
-    proposal, again = best_change(bandit, theta, noise, standing, weights, legal, rules)
+    proposal = best_change(bandit, theta, noise, standing, legal, rules)
     is_uphill = (bandit.asked % 2 == 1) & (jnp.sum(weights > 0) >= rules.initial)
     fresh, fresh_is_new, drawn = fresh_sample(bandit, theta, legal, is_uphill)
     is_stuck = proposal.value <= jnp.max(standing)
-    is_fresh = (
-        (jnp.sum(weights > 0) < rules.initial) | (is_stuck & fresh_is_new) | ~jnp.isfinite(proposal.value)
-    )
-    stays = jnp.bool_(False)
-    if rules.is_noisy:
-        stays = (again.value > proposal.value) & ~is_fresh
-    actions = jnp.where(stays, again.actions, jnp.where(is_fresh, fresh, proposal.actions))
-    row = jnp.where(stays, again.row, bandit.count)
-    word = hash_actions(hash_table(*legal.shape), actions)
-    found = stays | jnp.where(is_fresh, fresh_is_new, True)
-    is_new = found & ~stays
+    wants_fresh = (jnp.sum(weights > 0) < rules.initial) | is_stuck
+    is_fresh = wants_fresh & fresh_is_new
+    again, again_value = worth_repeating(standing, weights, waiting, noise, rules)
+    stays = rules.is_noisy & (again_value > proposal.value) & ~is_fresh
+    actions = jnp.where(stays, bandit.actions[again], jnp.where(is_fresh, fresh, proposal.actions))
+    row = jnp.where(stays, again, bandit.count)
+    found = stays | is_fresh | jnp.isfinite(proposal.value)
+    bandit = remember(bandit, actions, found & ~stays)
     bandit = eqx.tree_at(
-        lambda b: (b.actions, b.hashes, b.count, b.asked, b.drawn),
+        lambda b: (b.asked, b.drawn),
+        bandit,
+        (bandit.asked + 1, jnp.where(wants_fresh & ~stays, drawn, bandit.drawn)),
+    )
+    origin = jnp.where(is_fresh, PRIOR, proposal.origin)
+    return bandit, Answer(actions, row, origin, found)
+
+
+@jax.jit
+def remember(bandit: Bandit, actions: Int[Array, " I"], is_new: Bool[Array, ""]) -> Bandit:
+    """The bandit with one more row in use, where the joint action is new."""
+    word = hash_actions(hash_table(*bandit.members.w.shape[1:]), actions)
+    row = bandit.count
+    return eqx.tree_at(
+        lambda b: (b.actions, b.hashes, b.count),
         bandit,
         (
-            jnp.where(is_new, bandit.actions.at[bandit.count].set(actions), bandit.actions),
-            jnp.where(is_new, bandit.hashes.at[bandit.count].set(word), bandit.hashes),
+            bandit.actions.at[row].set(jnp.where(is_new, actions, bandit.actions[row])),
+            bandit.hashes.at[row].set(jnp.where(is_new, word, bandit.hashes[row])),
             bandit.count + is_new,
-            bandit.asked + 1,
-            jnp.where(is_fresh, drawn, bandit.drawn),
         ),
     )
-    origin = jnp.where(stays, again.origin, jnp.where(is_fresh, PRIOR, proposal.origin))
-    return bandit, Answer(actions, row, origin, found)
 
 
 def learn(
@@ -180,25 +191,15 @@ def learn(
     return eqx.tree_at(lambda b: (b.members, b.noises, b.seen), bandit, new), theta, noise
 
 
-class Again(eqx.Module):
-    """An incumbent that may be worth another noisy evaluation."""
-
-    actions: Int[Array, " I"]
-    row: Int[Array, ""]
-    value: Float[Array, ""]
-    origin: Int[Array, ""]
-
-
 def best_change(
     bandit: Bandit,
     theta: Surrogate,
     noise: Float[Array, ""],
     standing: Float[Array, " T"],
-    weights: Float[Array, " T"],
     legal: Bool[Array, "I A"],
     rules: Rules,
-) -> tuple[Proposal, Again]:
-    """NonUCT over the best few joint actions, and the one of them least known for its value."""
+) -> Proposal:
+    """NonUCT over the best few joint actions."""
     capacity = bandit.actions.shape[0]
     tried = Tried(bandit.actions, jnp.arange(capacity) < bandit.count, jnp.sort(bandit.hashes))
     variances = direction_variances(tried, noise, legal.shape[1], rules.optimism)
@@ -212,10 +213,21 @@ def best_change(
 
     proposals = jax.vmap(from_incumbent)(rows, best)
     winner = jnp.argmax(proposals.value)
-    optimistic = best + rules.optimism.weight * jnp.sqrt(noise / jnp.maximum(weights[rows], 1.0))
-    least = jnp.argmax(optimistic)
-    again = Again(bandit.actions[rows[least]], rows[least], optimistic[least], jnp.int32(PRIOR))
-    return jax.tree.map(lambda x: x[winner], proposals), again
+    return jax.tree.map(lambda x: x[winner], proposals)
+
+
+def worth_repeating(
+    standing: Float[Array, " T"],
+    weights: Float[Array, " T"],
+    waiting: Bool[Array, " T"],
+    noise: Float[Array, ""],
+    rules: Rules,
+) -> tuple[Int[Array, ""], Float[Array, ""]]:
+    """The row whose next noisy evaluation promises most, and how much; −inf where none may be repeated."""
+    optimistic = standing + rules.optimism.weight * jnp.sqrt(noise / jnp.maximum(weights, 1.0))
+    optimistic = jnp.where(waiting, -jnp.inf, optimistic)
+    row = jnp.argmax(optimistic)
+    return row, optimistic[row]
 
 
 def fresh_sample(
@@ -236,7 +248,8 @@ def fresh_sample(
     choices = jnp.concatenate([jnp.where(is_uphill, top, samples[0])[None], samples])
     is_new = ~is_member(hashes, jax.vmap(partial(hash_actions, table))(choices))
     first = jnp.argmax(is_new)
-    return choices[first], is_new[first], bandit.drawn + jnp.maximum(first, 1)
+    looked_at = jnp.where(is_new[first], jnp.maximum(first, 1), FRESH_TRIES)
+    return choices[first], is_new[first], bandit.drawn + looked_at
 
 
 def stratified_sample(

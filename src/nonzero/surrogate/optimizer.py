@@ -10,25 +10,36 @@ No gradient, no model, no training: it is for whoever has a simulator, or a mach
 together.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nonzero.surrogate.bandit import Bandit, Rules, ask, believed_values, grown, new_bandit
+from nonzero.surrogate.bandit import Bandit, Rules, ask, believed_values, grown, new_bandit, remember
+from nonzero.surrogate.checks import (
+    Action,
+    check_settings,
+    checked_action,
+    checked_range,
+    checked_sizes,
+    checked_value,
+)
+from nonzero.surrogate.ledger import blank_ledger
 from nonzero.surrogate.proposal import Optimism
+from nonzero.types import PRIOR
 
 FIRST_CAPACITY = 256
-"""Room is made for four times as many joint actions whenever it runs out; each size compiles once."""
-MAX_REJECTIONS = 10_000
-"""Illegal joint actions in a row before the search for a legal one is given up."""
+"""Room for joint actions doubles whenever it runs out; each size compiles once."""
+MAX_REFUSALS = 50
+"""Proposals that `is_legal` may refuse in a row; then random joint actions are looked at."""
+MAX_LOOKED_AT = 20_000
+"""How many of these; a space that is no larger is looked at as a whole."""
 ORIGINS = ("prior", "single", "pair")
-
-Action = tuple[int, ...]
 
 
 class Best(NamedTuple):
@@ -59,113 +70,98 @@ class NonUCT:
         be asked for. Without `pairs` only one agent's action is changed at a time. The same seed and values
         give the same joint actions.
         """
-        sizes = [checked_size(agent, size) for agent, size in enumerate(num_actions)]
-        if not sizes:
-            raise ValueError("num_actions is empty: give the number of actions of each agent")
-        if not isinstance(rank, int) or not 0 <= rank <= 64:
-            raise ValueError(f"rank is a whole number from 0 to 64, not {rank}")
-        self.num_actions = tuple(sizes)
-        self.seed = int(seed)
+        self.num_actions = checked_sizes(num_actions)
+        self.seed = checked_range(seed, "seed", 0, 2**32 - 1)
+        rank = checked_range(rank, "rank", 0, 64)
+        most = max(self.num_actions)
         self._is_legal = is_legal
-        self._mask = np.arange(max(sizes)) < np.array(sizes)[:, None]
+        self._mask = np.arange(most) < np.array(self.num_actions)[:, None]
         self._rules = Rules(
             rank=rank,
             members=1 if rank == 0 else Rules.members,
-            initial=2 * max(sizes),
+            initial=2 * most,
             is_noisy=is_noisy,
             optimism=Optimism() if pairs else replace(Optimism(), directions=0),
         )
-        self._bandit = new_bandit(jax.random.key(self.seed), *self._mask.shape, FIRST_CAPACITY, self._rules)
-        self._sums = np.zeros(FIRST_CAPACITY)
-        self._counts = np.zeros(FIRST_CAPACITY, np.int64)
+        self._bandit = self._fresh_bandit(FIRST_CAPACITY)
+        self._ledger = blank_ledger(FIRST_CAPACITY)
         self._rows: dict[Action, int] = {}
-        self._pending: dict[Action, int] = {}
-        self._origins: dict[Action, str] = {}
 
-    def ask(self, batch: int | None = None) -> Any:
-        """The next joint action to evaluate, or a list of `batch` different ones to evaluate side by
-        side."""
+    @overload
+    def ask(self) -> Action: ...
+
+    @overload
+    def ask(self, batch: int) -> list[Action]: ...
+
+    def ask(self, batch: int | None = None) -> Action | list[Action]:
+        """The next joint action to evaluate, or a list of `batch` different ones to evaluate side by side."""
         if batch is None:
-            return self._ask_one()
-        if not isinstance(batch, (int, np.integer)) or batch < 1:
-            raise ValueError(f"batch is a positive number of joint actions, not {batch}")
-        return [self._ask_one() for _ in range(batch)]
+            return self._ask_many(1)[0]
+        return self._ask_many(checked_range(batch, "batch", 1, 1_000_000))
 
     def tell(self, action: Sequence[int], value: float) -> None:
         """Report the value of a joint action that was asked for; a wrong report changes nothing."""
-        known = self._checked_action(action)
+        known = checked_action(action, self.num_actions)
         number = checked_value(value)
-        if known not in self._pending:
-            again = "was told already" if known in self._rows else "was never asked for"
+        row = self._rows.get(known)
+        if row is None or not self._ledger.waiting[row]:
+            again = "was never asked for" if row is None else "was told already"
             raise ValueError(f"joint action {known} {again}: tell what ask() returned, once each")
-        row = self._rows[known]
-        self._sums[row] += number
-        self._counts[row] += 1
-        self._pending[known] -= 1
-        if not self._pending[known]:
-            del self._pending[known]
+        self._ledger.sums[row] += number
+        self._ledger.counts[row] += 1
+        self._ledger.waiting[row] = False
 
     def best(self) -> Best:
         """The best joint action told, with its value: of noisy values, the one believed best and its
         mean."""
-        told = self._counts > 0
-        if not told.any():
+        counts = self._ledger.counts
+        if not counts.any():
             raise ValueError("nothing was told yet: best() needs at least one value")
-        means = self._means()
-        standing = means
+        standing = means = self._ledger.means()
         if self._rules.is_noisy:
-            centre, spread = self._scale()
+            centre, spread = self._ledger.scale()
             believed = centre + spread * np.asarray(believed_values(self._bandit, self._rules), np.float64)
-            standing = (self._counts * means + believed) / (self._counts + 1)
-        row = int(np.argmax(np.where(told, standing, -np.inf)))
-        return Best(self._action_of(row), float(means[row]))
+            standing = (counts * means + believed) / (counts + 1)
+        row = int(np.argmax(np.where(counts > 0, standing, -np.inf)))
+        return Best(tuple(np.asarray(self._bandit.actions)[row].tolist()), float(means[row]))
 
     def origin(self, action: Sequence[int]) -> str:
-        """Where a joint action that was asked for came from: prior (a sample), single or pair (a
-        change)."""
-        known = self._checked_action(action)
-        if known not in self._origins:
+        """Where a joint action that was asked for came from: prior (a sample), single or pair (a change)."""
+        known = checked_action(action, self.num_actions)
+        if known not in self._rows:
             raise ValueError(f"joint action {known} was never asked for")
-        return self._origins[known]
+        return ORIGINS[self._ledger.origins[self._rows[known]]]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on to the bit, as numpy arrays and plain values."""
         leaves = jax.tree.leaves(without_key(self._bandit))
         return {
             "settings": self._settings(),
-            "key": np.asarray(jax.random.key_data(self._bandit.key)),
-            "arrays": [np.asarray(leaf).copy() for leaf in leaves],
-            "sums": self._sums.copy(),
-            "counts": self._counts.copy(),
-            "rows": dict(self._rows),
-            "pending": dict(self._pending),
-            "origins": dict(self._origins),
+            "key": np.array(jax.random.key_data(self._bandit.key)),
+            "bandit": [np.array(leaf) for leaf in leaves],
+            "ledger": [array.copy() for array in self._ledger],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another optimiser with the same settings was when it made `state`."""
-        missing = {"settings", "key", "arrays", "sums", "counts", "rows", "pending", "origins"} - set(state)
-        if missing:
-            raise ValueError(f"not a state of NonUCT: {', '.join(sorted(missing))} missing")
-        for name, mine in self._settings().items():
-            if state["settings"].get(name) != mine:
-                theirs = state["settings"].get(name)
-                raise ValueError(f"the state is of an optimiser with {name} {theirs}, this one has {mine}")
-        capacity = len(state["sums"])
-        blank = without_key(grown(self._fresh_bandit(), capacity))
-        shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(blank)]
-        if shapes != [(array.shape, array.dtype) for array in state["arrays"]]:
+        check_settings(state, self._settings(), {"settings", "key", "bandit", "ledger"})
+        try:
+            key, *arrays = [np.array(part) for part in (state["key"], *state["bandit"], *state["ledger"])]
+            capacity = len(arrays[-1])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"not a state of NonUCT: {error}") from None
+        bandit = grown(self._fresh_bandit(FIRST_CAPACITY), max(capacity, FIRST_CAPACITY))
+        blank = (jax.random.key_data(bandit.key), without_key(bandit), blank_ledger(capacity))
+        leaves, structure = jax.tree.flatten(blank)
+        if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in (key, *arrays)]:
             raise ValueError("not a state of NonUCT: its arrays have other shapes")
-        bandit = jax.tree.unflatten(
-            jax.tree.structure(blank), [jnp.array(array) for array in state["arrays"]]
-        )
-        self._bandit = with_key(bandit, jax.random.wrap_key_data(jnp.array(state["key"])))
-        self._sums, self._counts = np.array(state["sums"]), np.array(state["counts"])
-        self._rows, self._pending = dict(state["rows"]), dict(state["pending"])
-        self._origins = dict(state["origins"])
+        key, loaded, self._ledger = jax.tree.unflatten(structure, [key, *arrays])
+        self._bandit = with_key(jax.tree.map(jnp.array, loaded), jax.random.wrap_key_data(jnp.array(key)))
+        self._rows = self._handed_out()
 
-    def _fresh_bandit(self) -> Bandit:
-        return new_bandit(jax.random.key(self.seed), *self._mask.shape, FIRST_CAPACITY, self._rules)
+    def _fresh_bandit(self, capacity: int) -> Bandit:
+        num_agents, num_actions = self._mask.shape
+        return new_bandit(jax.random.key(self.seed), num_agents, num_actions, capacity, self._rules)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -176,78 +172,95 @@ class NonUCT:
             "pairs": self._rules.optimism.directions > 0,
         }
 
-    def _ask_one(self) -> Action:
-        for _ in range(MAX_REJECTIONS):
-            action, row, origin = self._next()
-            if row < 0 or self._is_legal is None or self._is_legal(action):
+    def _ask_many(self, batch: int) -> list[Action]:
+        before = self._bandit, self._ledger.copy()
+        answers: list[Action] = []
+        try:
+            while len(answers) < batch:
+                answer = self._ask_one()
+                if answer is None:
+                    raise ValueError(self._why_none_is_left(len(answers), batch))
+                answers.append(answer)
+        except BaseException:
+            self._bandit, self._ledger = before
+            self._rows = self._handed_out()
+            raise
+        return answers
+
+    def _ask_one(self) -> Action | None:
+        """One more joint action, or None if there is no other.
+
+        One that `is_legal` refuses stays in its row, never told, so that it does not come again.
+        """
+        for _ in range(MAX_REFUSALS):
+            answer = self._next()
+            if answer is None:
                 break
-        else:
-            raise ValueError(f"is_legal refused {MAX_REJECTIONS} joint actions in a row")
-        self._rows[action] = row
-        self._pending[action] = self._pending.get(action, 0) + 1
-        self._origins[action] = origin
+            action, row, origin = answer
+            if self._is_legal is None or self._is_legal(action):
+                return self._hand_out(action, row, origin)
+        action = self._find_untried()
+        if action is None:
+            return None
+        self._make_room()
+        row = int(self._bandit.count)
+        self._bandit = remember(self._bandit, jnp.array(action, jnp.int32), jnp.bool_(True))
+        return self._hand_out(action, row, PRIOR)
+
+    def _hand_out(self, action: Action, row: int, origin: int) -> Action:
+        if action not in self._rows:
+            self._ledger.origins[row] = origin
+            self._rows[action] = row
+        self._ledger.waiting[row] = True
         return action
 
-    def _next(self) -> tuple[Action, int, str]:
-        """One more joint action; an illegal one stays in its row, never told, so it does not come again."""
-        if int(self._bandit.count) == len(self._sums):
-            capacity = 4 * len(self._sums)
-            self._bandit = grown(self._bandit, capacity)
-            self._sums, self._counts = (np.pad(x, (0, capacity - len(x))) for x in (self._sums, self._counts))
-        centre, spread = self._scale()
-        values = np.where(self._counts > 0, (self._means() - centre) / spread, 0.0).astype(np.float32)
-        weights = self._counts.astype(np.float32)
-        self._bandit, answer = ask(self._bandit, values, weights, self._mask, self._rules)
+    def _next(self) -> tuple[Action, int, int] | None:
+        """The compiled rule's choice: a joint action, its row and its origin."""
+        self._make_room()
+        ledger = self._ledger
+        weights = ledger.counts.astype(np.float32)
+        self._bandit, answer = ask(
+            self._bandit, ledger.normalised(), weights, ledger.waiting, self._mask, self._rules
+        )
         actions, row, origin, found = jax.device_get(
             (answer.actions, answer.row, answer.origin, answer.found)
         )
-        if not found:
-            raise ValueError("every joint action has been asked for: best() has the answer")
-        return tuple(int(choice) for choice in actions), int(row), ORIGINS[int(origin)]
+        return (tuple(actions.tolist()), int(row), int(origin)) if found else None
 
-    def _means(self) -> np.ndarray:
-        return self._sums / np.maximum(self._counts, 1)
+    def _find_untried(self) -> Action | None:
+        """Any legal joint action that never came up, from the whole space or from random ones of it."""
+        random = np.random.default_rng((self.seed, int(self._bandit.asked)))
+        if math.prod(self.num_actions) <= MAX_LOOKED_AT:
+            choices = random.permutation(np.array(list(itertools.product(*map(range, self.num_actions)))))
+        else:
+            choices = random.integers(self.num_actions, size=(MAX_LOOKED_AT, len(self.num_actions)))
+        came_up = set(self._came_up())
+        untried = (action for action in map(tuple, choices.tolist()) if action not in came_up)
+        return next((a for a in untried if self._is_legal is None or self._is_legal(a)), None)
 
-    def _scale(self) -> tuple[float, float]:
-        """The mean and the spread of the values told, which normalise them."""
-        told = self._means()[self._counts > 0]
-        if told.size == 0:
-            return 0.0, 1.0
-        largest = float(np.abs(told).max()) or 1.0
-        spread = largest * float(np.std(told / largest))
-        return float(np.mean(told)), spread if spread > 1e-12 * largest else 1.0
+    def _why_none_is_left(self, found: int, batch: int) -> str:
+        if found:
+            return f"only {found} joint actions are left to ask for, not {batch}: ask for fewer"
+        if not self._rows:
+            return "is_legal refused every joint action that was looked at"
+        if self._rules.is_noisy:
+            return "every joint action found is waiting for its value: tell some of them first"
+        return "every joint action has been asked for: best() has the answer"
 
-    def _action_of(self, row: int) -> Action:
-        return tuple(int(choice) for choice in np.asarray(self._bandit.actions[row]))
+    def _make_room(self) -> None:
+        capacity = len(self._ledger.sums)
+        if int(self._bandit.count) == capacity:
+            self._bandit = grown(self._bandit, 2 * capacity)
+            self._ledger = self._ledger.grown(2 * capacity)
 
-    def _checked_action(self, action: Sequence[int]) -> Action:
-        choices = np.asarray(action)
-        if choices.shape != (len(self.num_actions),):
-            raise ValueError(f"a joint action has {len(self.num_actions)} choices, got shape {choices.shape}")
-        if choices.dtype.kind not in "iu":
-            raise ValueError(f"a joint action holds whole numbers, not {choices.dtype}")
-        for agent, (choice, size) in enumerate(zip(choices, self.num_actions, strict=True)):
-            if not 0 <= choice < size:
-                raise ValueError(f"agent {agent} has actions 0 to {size - 1}, not {choice}")
-        return tuple(int(choice) for choice in choices)
+    def _came_up(self) -> list[Action]:
+        """The joint actions in the bandit's rows, handed out or refused."""
+        rows = np.asarray(self._bandit.actions)[: int(self._bandit.count)]
+        return list(map(tuple, rows.tolist()))
 
-
-def checked_size(agent: int, size: int) -> int:
-    """A number of actions that makes sense."""
-    if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
-        raise ValueError(f"num_actions[{agent}] is {size}: every agent needs at least one action")
-    return int(size)
-
-
-def checked_value(value: float) -> float:
-    """A value that can be compared."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"a value is a number, not {value!r}") from None
-    if not math.isfinite(number):
-        raise ValueError(f"a value must be finite, not {number}")
-    return number
+    def _handed_out(self) -> dict[Action, int]:
+        is_out = self._ledger.waiting | (self._ledger.counts > 0)
+        return {action: row for row, action in enumerate(self._came_up()) if is_out[row]}
 
 
 def without_key(bandit: Bandit) -> Bandit:
