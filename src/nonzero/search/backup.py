@@ -6,11 +6,11 @@ mark: O(S) a node.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from nonzero.search.tree import ROOT, Node, rows_of
@@ -28,85 +28,96 @@ class Averaging:
     rho: float = 0.0
     lam: float = 1.0
 
-    def num_kept(self, count: Float[Array, "B"]) -> Float[Array, "B"]:
-        """How many of `count` returns of one depth count; 1e-5 absorbs the rounding of m (1 - ρ)."""
-        return jnp.maximum(1.0, jnp.ceil(count * (1.0 - self.rho) - 1e-5))
+    def num_kept(self, count: Int[Array, "B"]) -> Int[Array, "B"]:
+        """How many of `count` returns of one depth are kept; 1e-5 absorbs the rounding of m (1 - ρ)."""
+        return jnp.maximum(1, jnp.ceil(count * (1.0 - self.rho) - 1e-5).astype(jnp.int32))
 
 
-class Sums(eqx.Module):
-    """The record of a node where every return counts."""
+class Record(eqx.Module):
+    """What a node remembers of the returns that passed through it."""
 
     weighted: Float[Array, "*BN"]
+    """Sum of λ^depth times the return over the kept ones."""
     weight: Float[Array, "*BN"]
-
-
-class Returns(eqx.Module):
-    """The record of a node where only the best returns count: the one of leaf l in column l."""
-
-    value: Float[Array, "*BN L"]
-    mark: Int[Array, "*BN L"]
-    """ABSENT, DROPPED or KEPT."""
+    """Sum of λ^depth over the kept ones."""
+    returns: Any
+    """The return of leaf l in column l, [*BN, L]; None where all are kept."""
+    marks: Any
+    """ABSENT, DROPPED or KEPT, [*BN, L]."""
 
 
 def new_record(
     rule: Averaging, value: Float[Array, "B"], index: Int[Array, ""] | int, num_nodes: int
-) -> Sums | Returns:
+) -> Record:
     """The record of node `index` when only its own value passed through it, [B, ...]."""
     if rule.rho == 0:
-        return Sums(value, jnp.ones_like(value))
+        return Record(value, jnp.ones_like(value), None, None)
     own = jnp.arange(num_nodes) == index
-    values = jnp.where(own, value[:, None], 0.0)
-    return Returns(values, jnp.broadcast_to(jnp.where(own, KEPT, ABSENT).astype(jnp.int8), values.shape))
+    returns = jnp.where(own, value[:, None], 0.0)
+    marks = jnp.broadcast_to(jnp.where(own, KEPT, ABSENT).astype(jnp.int8), returns.shape)
+    return Record(value, jnp.ones_like(value), returns, marks)
 
 
 def add_return(
     rule: Averaging,
-    record: Sums | Returns,
-    depths: Int[Array, "N B"],
+    record: Record,
+    same_depth: Bool[Array, "B L"],
     node: Int[Array, "B"],
     leaf: Int[Array, ""],
     levels: Int[Array, ""],
     value: Float[Array, "B"],
-) -> tuple[Sums | Returns, Float[Array, "B"]]:
-    """The record with a return `value` from `leaf`, `levels` below `node`, and the node's average [B]."""
-    at = rows_of(node)
-    if isinstance(record, Sums):
-        gain = jnp.power(rule.lam, levels.astype(jnp.float32))
-        record = Sums(record.weighted.at[at].add(gain * value), record.weight.at[at].add(gain))
-        return record, record.weighted[at] / record.weight[at]
-    values = record.value[at].at[:, leaf].set(value)
-    marks = remark(rule, values, record.mark[at].at[:, leaf].set(DROPPED), depths[leaf][:, None] == depths.T)
-    record = Returns(
-        record.value.at[(*at, leaf)].set(value),
-        record.mark.at[at].set(marks),
-    )
-    powers = jnp.asarray(np.power(rule.lam, np.arange(depths.shape[0])), jnp.float32)
-    weights = jnp.where(marks == KEPT, powers[depths.T - depths[at][:, None]], 0.0)
-    return record, jnp.sum(weights * values, axis=-1) / jnp.sum(weights, axis=-1)
+) -> tuple[Record, Float[Array, "B"]]:
+    """The record with a return `value` from `leaf`, `levels` below `node`, and the node's average [B].
 
-
-def remark(
-    rule: Averaging, values: Float[Array, "B L"], marks: Int[Array, "B L"], same_depth: Bool[Array, "B L"]
-) -> Int[Array, "B L"]:
-    """Marks of one node after a return came in as DROPPED, whose group is `same_depth`.
-
-    Of the group's returns the largest dropped one moves up; if the group's quota did not grow, the smallest
-    kept one then moves down.
+    `same_depth` says which leaves are as deep as this one.
     """
-    dropped, kept = same_depth & (marks == DROPPED), same_depth & (marks == KEPT)
-    num_kept = jnp.sum(kept, axis=-1)
-    quota = rule.num_kept((num_kept + jnp.sum(dropped, axis=-1)).astype(jnp.float32))
-    number = jnp.arange(values.shape[-1])
-    best = jnp.argmax(jnp.where(dropped, values, -jnp.inf), axis=-1)[:, None]
-    marks = jnp.where(number == best, KEPT, marks)
-    worst = jnp.argmin(jnp.where(kept | (number == best), values, jnp.inf), axis=-1)[:, None]
-    return jnp.where((number == worst) & (num_kept >= quota)[:, None], DROPPED, marks)
+    at = rows_of(node)
+    returns, marks, gain, more = record.returns, record.marks, value, jnp.ones_like(value)
+    if rule.rho > 0:
+        # Written before it is read: the other order would copy the whole record.
+        returns = returns.at[(*at, leaf)].set(value)
+        gain, more, changes = rank(rule, returns[at], marks[at], same_depth, value)
+        new_mark, other, other_mark = changes
+        marks = marks.at[(*at, leaf)].set(new_mark).at[(*at, other)].set(other_mark)
+    factor = jnp.power(rule.lam, levels.astype(jnp.float32))
+    weighted, weight = record.weighted.at[at].add(factor * gain), record.weight.at[at].add(factor * more)
+    return Record(weighted, weight, returns, marks), weighted[at] / weight[at]
+
+
+def rank(
+    rule: Averaging,
+    returns: Float[Array, "B L"],
+    marks: Int[Array, "B L"],
+    same_depth: Bool[Array, "B L"],
+    value: Float[Array, "B"],
+) -> tuple[Float[Array, "B"], Float[Array, "B"], tuple]:
+    """What one more return of its depth adds to the kept sum and to the number kept, and the marks that change.
+
+    If the quota grows, the new one is kept or, if better, the best dropped one; if not, it takes the place of
+    the worst kept one if it is better. The changes are its own mark, another's column (L for none) and that
+    one's mark.
+    """
+    present, kept = same_depth & (marks != ABSENT), same_depth & (marks == KEPT)
+    num_kept = jnp.sum(kept, axis=-1, dtype=jnp.int32)
+    grows = rule.num_kept(1 + jnp.sum(present, axis=-1, dtype=jnp.int32)) > num_kept
+    sign = jnp.where(grows, 1.0, -1.0)
+    rivals = jnp.where(present & (kept != grows[:, None]), sign[:, None] * returns, -jnp.inf)
+    best = jnp.max(rivals, axis=-1)
+    swaps = best > sign * value
+    columns = jnp.arange(returns.shape[-1])
+    other = jnp.min(jnp.where(rivals == best[:, None], columns, columns.size), axis=-1)
+    rival = sign * best
+    gain = jnp.where(grows, jnp.maximum(value, rival), jnp.maximum(value - rival, 0.0))
+    new_mark = jnp.where(grows != swaps, KEPT, DROPPED).astype(marks.dtype)
+    other_mark = jnp.where(grows, KEPT, DROPPED).astype(marks.dtype)
+    return gain, grows.astype(value.dtype), (new_mark, jnp.where(swaps, other, columns.size), other_mark)
 
 
 def backup(rule: Averaging, tree: Node, leaf: Int[Array, ""]) -> Node:
     """The tree after the value of the new node `leaf` reached the root of every batch row."""
     shown = tree.shown
     num_nodes, batch = shown.value.shape
+    same_depth = (shown.depth == shown.depth[leaf]).T
 
     def level(carry: tuple) -> tuple:
         levels, node, gain, average, visits, q, values, record = carry
@@ -117,7 +128,7 @@ def backup(rule: Averaging, tree: Node, leaf: Int[Array, ""]) -> Node:
         visits = visits.at[edge].add(1)
         q = q.at[edge].set(shown.reward[at] + shown.discount[at] * average)
         gain = shown.reward[at] + shown.discount[at] * gain
-        record, average = add_return(rule, record, shown.depth, above, leaf, levels, gain)
+        record, average = add_return(rule, record, same_depth, above, leaf, levels, gain)
         values = values.at[rows_of(above)].set(average)
         return levels + 1, jnp.where(node == ROOT, ROOT, above), gain, average, visits, q, values, record
 
