@@ -14,7 +14,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Num, PRNGKeyArray
 
 
 class Link(NamedTuple):
@@ -61,7 +61,7 @@ def signs(rank: int) -> Float[Array, " R"]:
     return jnp.where(jnp.arange(rank) % 2 == 0, 1.0, -1.0)
 
 
-def chosen(table: Float[Array, "I A *R"], actions: Int[Array, " I"]) -> Float[Array, "I *R"]:
+def chosen(table: Num[Array, "I A *R"], actions: Int[Array, " I"]) -> Num[Array, "I *R"]:
     """Each agent's row of a per-action table."""
     return table[jnp.arange(table.shape[0]), actions]
 
