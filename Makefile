@@ -37,8 +37,9 @@ format: $(INSTALLED)  ## Format the code and mend what the linter can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED)  ## Measure the speed of the environments
+bench: $(INSTALLED)  ## Measure the speed of the environments and of the optimiser
 	@$(BIN)/nonzero bench envs
+	@$(BIN)/nonzero bench asks
 
 clean:  ## Remove .venv and caches
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache

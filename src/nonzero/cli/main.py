@@ -4,11 +4,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSurrogate
+from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
 from nonzero.cli.parse import Group, parse
+from nonzero.cli.reproduce import ReproduceRegret
 
 COMMANDS = Group(
     """Multi-agent tree search that finds coordination.
@@ -16,11 +19,13 @@ COMMANDS = Group(
     --version prints the version; --debug, anywhere, shows an error's traceback.
     """,
     {
+        "demo": Demo,
         "envs": Envs,
         "doctor": Doctor,
         "bench": Group(
             "Measure and print a table.", {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks}
         ),
+        "reproduce": Group("Measure again what the documents claim.", {"regret": ReproduceRegret}),
     },
 )
 
@@ -50,7 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(words: list[str]) -> None:
-    """Do what the words of a command line say."""
+    """Do what the words of a command line say.
+
+    What one command compiles is kept for the next: a second start is quick.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nonzero" / "jax"
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
     if words == ["--version"]:
         from importlib.metadata import version
 

@@ -31,6 +31,8 @@ from nonzero.surrogate.proposal import (
 from nonzero.types import PRIOR
 
 EMPTY = jnp.uint32(0xFFFFFFFF)
+TURN = 2
+"""Joint actions a member chooses in a row; it is refitted before the first of them."""
 FRESH_TRIES = 8
 """How many fresh samples are looked at for one that is new."""
 
@@ -57,6 +59,9 @@ class Bandit(eqx.Module):
 
     actions: Int[Array, "T I"]
     hashes: UInt32[Array, " T"]
+    """Sorted; the largest word where there is none."""
+    tries: Int[Array, "I A"]
+    """How often each action was asked for."""
     count: Int[Array, ""]
     """Rows in use."""
     asked: Int[Array, ""]
@@ -92,6 +97,7 @@ def new_bandit(key: PRNGKeyArray, num_agents: int, num_actions: int, capacity: i
     return Bandit(
         actions=jnp.zeros((capacity, num_agents), jnp.int32),
         hashes=jnp.full(capacity, EMPTY),
+        tries=jnp.zeros((num_agents, num_actions), jnp.int32),
         count=zero,
         asked=zero,
         drawn=zero,
@@ -130,9 +136,12 @@ def ask(
         standing = jnp.where(weights > 0, (weights * values + believed) / (weights + 1.0), -jnp.inf)
     proposal = best_change(bandit, theta, noise, standing, legal, rules)
     is_uphill = (bandit.asked % 2 == 1) & (jnp.sum(weights > 0) >= rules.initial)
-    fresh, fresh_is_new, drawn = fresh_sample(bandit, theta, legal, is_uphill)
-    is_stuck = proposal.value <= jnp.max(standing)
-    wants_fresh = (jnp.sum(weights > 0) < rules.initial) | is_stuck
+    wants_fresh = (jnp.sum(weights > 0) < rules.initial) | (proposal.value <= jnp.max(standing))
+    fresh, fresh_is_new, drawn = jax.lax.cond(
+        wants_fresh,
+        lambda: fresh_sample(bandit, theta, legal, is_uphill),
+        lambda: (proposal.actions, jnp.bool_(False), bandit.drawn),
+    )
     is_fresh = wants_fresh & fresh_is_new
     again, again_value = worth_repeating(standing, weights, waiting, noise, rules)
     stays = rules.is_noisy & (again_value > proposal.value) & ~is_fresh
@@ -149,19 +158,41 @@ def ask(
     return bandit, Answer(actions, row, origin, found)
 
 
+@partial(jax.jit, static_argnames=("rules", "count"))
+def ask_many(
+    bandit: Bandit,
+    values: Float[Array, " T"],
+    weights: Float[Array, " T"],
+    waiting: Bool[Array, " T"],
+    legal: Bool[Array, "I A"],
+    rules: Rules,
+    count: int,
+) -> tuple[Bandit, Int[Array, "count I+3"]]:
+    """The next `count` joint actions; an answer is a row of numbers, so that all travel as one array."""
+
+    def one(carry: tuple[Bandit, Bool[Array, " T"]], _: None) -> tuple[tuple, Int[Array, " I+3"]]:
+        bandit, answer = ask(carry[0], values, weights, carry[1], legal, rules)
+        waiting = carry[1].at[answer.row].set(answer.found | carry[1][answer.row])
+        packed = jnp.stack([answer.row, answer.origin, answer.found.astype(jnp.int32)])
+        return (bandit, waiting), jnp.concatenate([answer.actions, packed])
+
+    (bandit, _), answers = jax.lax.scan(one, (bandit, waiting), None, length=count)
+    return bandit, answers
+
+
 @jax.jit
 def remember(bandit: Bandit, actions: Int[Array, " I"], is_new: Bool[Array, ""]) -> Bandit:
     """The bandit with one more row in use, where the joint action is new."""
-    word = hash_actions(hash_table(*bandit.members.w.shape[1:]), actions)
+    word = hash_actions(hash_table(*bandit.tries.shape), actions)
+    place = jnp.searchsorted(bandit.hashes, word)
+    index = jnp.arange(bandit.hashes.size)
+    later = jnp.where(index == place, word, jnp.roll(bandit.hashes, 1))
+    hashes = jnp.where(is_new & (index >= place), later, bandit.hashes)
     row = bandit.count
+    added = bandit.actions.at[row].set(jnp.where(is_new, actions, bandit.actions[row]))
+    tries = bandit.tries.at[jnp.arange(actions.size), actions].add(is_new.astype(jnp.int32))
     return eqx.tree_at(
-        lambda b: (b.actions, b.hashes, b.count),
-        bandit,
-        (
-            bandit.actions.at[row].set(jnp.where(is_new, actions, bandit.actions[row])),
-            bandit.hashes.at[row].set(jnp.where(is_new, word, bandit.hashes[row])),
-            bandit.count + is_new,
-        ),
+        lambda b: (b.actions, b.hashes, b.tries, b.count), bandit, (added, hashes, tries, row + is_new)
     )
 
 
@@ -176,7 +207,8 @@ def learn(
     """
     told = jnp.sum(weights).astype(jnp.int32)
     num_directions = bandit.members.w[0].size
-    member = jnp.where(told < num_directions, 0, bandit.asked % rules.members)
+    is_additive = told < num_directions
+    member = jnp.where(is_additive, 0, bandit.asked // TURN % rules.members)
     theta: Surrogate = jax.tree.map(lambda x: x[member], bandit.members)
 
     def refit() -> tuple[Surrogate, Float[Array, ""]]:
@@ -184,7 +216,7 @@ def learn(
         fitted, noise = sweep(theta, History(bandit.actions, values, weights), rules.link, ridge)
         return fitted, jnp.maximum(noise, rules.noise_floor)
 
-    is_stale = bandit.seen[member] != told
+    is_stale = (bandit.seen[member] != told) & (is_additive | (bandit.asked % TURN == 0))
     theta, noise = jax.lax.cond(is_stale, refit, lambda: (theta, bandit.noises[member]))
     members = jax.tree.map(lambda all_, x: all_.at[member].set(x), bandit.members, theta)
     new = (members, bandit.noises.at[member].set(noise), bandit.seen.at[member].set(told))
@@ -201,8 +233,8 @@ def best_change(
 ) -> Proposal:
     """NonUCT over the best few joint actions."""
     capacity = bandit.actions.shape[0]
-    tried = Tried(bandit.actions, jnp.arange(capacity) < bandit.count, jnp.sort(bandit.hashes))
-    variances = direction_variances(tried, noise, legal.shape[1], rules.optimism)
+    tried = Tried(bandit.actions, jnp.arange(capacity) < bandit.count, bandit.hashes)
+    variances = direction_variances(bandit.tries, noise, rules.optimism)
     table = hash_table(*legal.shape)
     best, rows = jax.lax.top_k(standing, rules.incumbents)
 
@@ -239,14 +271,13 @@ def fresh_sample(
     """
     num_agents, num_actions = legal.shape
     table = hash_table(num_agents, num_actions)
-    hashes = jnp.sort(bandit.hashes)
     numbers = bandit.drawn + jnp.arange(FRESH_TRIES)
     samples = jax.vmap(lambda number: stratified_sample(bandit.key, number, legal))(numbers)
     # Two rounds over the agents, starting anywhere: the game gives their order no meaning.
     order = (jnp.arange(2 * num_agents) + bandit.asked) % num_agents
     top = climb(theta, samples[0], order, legal)
     choices = jnp.concatenate([jnp.where(is_uphill, top, samples[0])[None], samples])
-    is_new = ~is_member(hashes, jax.vmap(partial(hash_actions, table))(choices))
+    is_new = ~is_member(bandit.hashes, jax.vmap(partial(hash_actions, table))(choices))
     first = jnp.argmax(is_new)
     looked_at = jnp.where(is_new[first], jnp.maximum(first, 1), FRESH_TRIES)
     return choices[first], is_new[first], bandit.drawn + looked_at

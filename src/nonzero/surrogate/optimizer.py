@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nonzero.surrogate.bandit import Bandit, Rules, ask, believed_values, grown, new_bandit, remember
+from nonzero.surrogate.bandit import Bandit, Rules, ask_many, believed_values, grown, new_bandit, remember
 from nonzero.surrogate.checks import (
     Action,
     check_settings,
@@ -35,6 +35,8 @@ from nonzero.types import PRIOR
 
 FIRST_CAPACITY = 256
 """Room for joint actions doubles whenever it runs out; each size compiles once."""
+BATCH = 8
+"""Joint actions that one compiled call chooses where many are wanted."""
 MAX_REFUSALS = 50
 """Proposals that `is_legal` may refuse in a row; then random joint actions are looked at."""
 MAX_LOOKED_AT = 20_000
@@ -177,35 +179,38 @@ class NonUCT:
         answers: list[Action] = []
         try:
             while len(answers) < batch:
-                answer = self._ask_one()
-                if answer is None:
-                    raise ValueError(self._why_none_is_left(len(answers), batch))
-                answers.append(answer)
+                answers += self._ask_some(batch - len(answers)) or self._ask_any(len(answers), batch)
         except BaseException:
             self._bandit, self._ledger = before
             self._rows = self._handed_out()
             raise
         return answers
 
-    def _ask_one(self) -> Action | None:
-        """One more joint action, or None if there is no other.
+    def _ask_some(self, wanted: int) -> list[Action]:
+        """At least one more joint action that the compiled rule chose, or none if it finds no other.
 
         One that `is_legal` refuses stays in its row, never told, so that it does not come again.
         """
         for _ in range(MAX_REFUSALS):
-            answer = self._next()
-            if answer is None:
-                break
-            action, row, origin = answer
-            if self._is_legal is None or self._is_legal(action):
-                return self._hand_out(action, row, origin)
+            found = self._next(BATCH if wanted >= BATCH else 1)
+            legal = [
+                self._hand_out(action, row, origin)
+                for action, row, origin in found
+                if self._is_legal is None or self._is_legal(action)
+            ]
+            if legal or not found:
+                return legal
+        return []
+
+    def _ask_any(self, found: int, batch: int) -> list[Action]:
+        """One more joint action that never came up, whatever it promises."""
         action = self._find_untried()
         if action is None:
-            return None
-        self._make_room()
+            raise ValueError(self._why_none_is_left(found, batch))
+        self._make_room(1)
         row = int(self._bandit.count)
         self._bandit = remember(self._bandit, jnp.array(action, jnp.int32), jnp.bool_(True))
-        return self._hand_out(action, row, PRIOR)
+        return [self._hand_out(action, row, PRIOR)]
 
     def _hand_out(self, action: Action, row: int, origin: int) -> Action:
         if action not in self._rows:
@@ -214,18 +219,18 @@ class NonUCT:
         self._ledger.waiting[row] = True
         return action
 
-    def _next(self) -> tuple[Action, int, int] | None:
-        """The compiled rule's choice: a joint action, its row and its origin."""
-        self._make_room()
+    def _next(self, count: int) -> list[tuple[Action, int, int]]:
+        """The compiled rule's choices: up to `count` joint actions, their rows and their origins."""
+        self._make_room(count)
         ledger = self._ledger
         weights = ledger.counts.astype(np.float32)
-        self._bandit, answer = ask(
-            self._bandit, ledger.normalised(), weights, ledger.waiting, self._mask, self._rules
-        )
-        actions, row, origin, found = jax.device_get(
-            (answer.actions, answer.row, answer.origin, answer.found)
-        )
-        return (tuple(actions.tolist()), int(row), int(origin)) if found else None
+        state = (self._bandit, ledger.normalised(), weights, ledger.waiting, self._mask)
+        self._bandit, answers = ask_many(*state, self._rules, count)
+        return [
+            (tuple(actions), row, origin)
+            for *actions, row, origin, is_found in np.asarray(answers).tolist()
+            if is_found
+        ]
 
     def _find_untried(self) -> Action | None:
         """Any legal joint action that never came up, from the whole space or from random ones of it."""
@@ -247,9 +252,9 @@ class NonUCT:
             return "every joint action found is waiting for its value: tell some of them first"
         return "every joint action has been asked for: best() has the answer"
 
-    def _make_room(self) -> None:
+    def _make_room(self, rows: int) -> None:
         capacity = len(self._ledger.sums)
-        if int(self._bandit.count) == capacity:
+        if int(self._bandit.count) + rows > capacity:
             self._bandit = grown(self._bandit, 2 * capacity)
             self._ledger = self._ledger.grown(2 * capacity)
 
