@@ -167,10 +167,10 @@ def ask_many(
     legal: Bool[Array, "I A"],
     rules: Rules,
     count: int,
-) -> tuple[Bandit, Int[Array, "count I+3"]]:
-    """The next `count` joint actions; an answer is a row of numbers, so that all travel as one array."""
+) -> tuple[Bandit, Int[Array, "L J"]]:
+    """The next `count` joint actions, each a row of J = I + 3 numbers, so that all travel as one array."""
 
-    def one(carry: tuple[Bandit, Bool[Array, " T"]], _: None) -> tuple[tuple, Int[Array, " I+3"]]:
+    def one(carry: tuple[Bandit, Bool[Array, " T"]], _: None) -> tuple[tuple, Int[Array, " J"]]:
         bandit, answer = ask(carry[0], values, weights, carry[1], legal, rules)
         waiting = carry[1].at[answer.row].set(answer.found | carry[1][answer.row])
         packed = jnp.stack([answer.row, answer.origin, answer.found.astype(jnp.int32)])

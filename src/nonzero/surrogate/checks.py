@@ -23,7 +23,7 @@ def checked_whole(value: Any, message: str) -> int:
         raise ValueError(f"{message}, not {value!r}") from None
 
 
-def checked_sizes(num_actions: Sequence[int]) -> Action:
+def checked_sizes(num_actions: Any) -> Action:
     """The number of actions of each agent."""
     if not isinstance(num_actions, (Sequence, np.ndarray)) or isinstance(num_actions, str):
         raise ValueError(
@@ -49,7 +49,7 @@ def checked_range(value: Any, name: str, low: int, high: int) -> int:
     return number
 
 
-def checked_action(action: Sequence[int], sizes: Action) -> Action:
+def checked_action(action: Any, sizes: Action) -> Action:
     """A joint action of agents with these numbers of actions."""
     try:
         choices = np.asarray(action)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, overload
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -56,7 +57,7 @@ class NonUCT:
 
     def __init__(
         self,
-        num_actions: Sequence[int],
+        num_actions: Sequence[int] | np.ndarray,
         *,
         rank: int = 4,
         seed: int = 0,
@@ -101,7 +102,7 @@ class NonUCT:
             return self._ask_many(1)[0]
         return self._ask_many(checked_range(batch, "batch", 1, 1_000_000))
 
-    def tell(self, action: Sequence[int], value: float) -> None:
+    def tell(self, action: Sequence[int] | np.ndarray, value: float) -> None:
         """Report the value of a joint action that was asked for; a wrong report changes nothing."""
         known = checked_action(action, self.num_actions)
         number = checked_value(value)
@@ -127,7 +128,7 @@ class NonUCT:
         row = int(np.argmax(np.where(counts > 0, standing, -np.inf)))
         return Best(tuple(np.asarray(self._bandit.actions)[row].tolist()), float(means[row]))
 
-    def origin(self, action: Sequence[int]) -> str:
+    def origin(self, action: Sequence[int] | np.ndarray) -> str:
         """Where a joint action that was asked for came from: prior (a sample), single or pair (a change)."""
         known = checked_action(action, self.num_actions)
         if known not in self._rows:
@@ -136,29 +137,28 @@ class NonUCT:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on to the bit, as numpy arrays and plain values."""
-        leaves = jax.tree.leaves(without_key(self._bandit))
         return {
             "settings": self._settings(),
-            "key": np.array(jax.random.key_data(self._bandit.key)),
-            "bandit": [np.array(leaf) for leaf in leaves],
+            "bandit": [np.array(leaf) for leaf in jax.tree.leaves(with_plain_key(self._bandit))],
             "ledger": [array.copy() for array in self._ledger],
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another optimiser with the same settings was when it made `state`."""
-        check_settings(state, self._settings(), {"settings", "key", "bandit", "ledger"})
+        check_settings(state, self._settings(), {"settings", "bandit", "ledger"})
         try:
-            key, *arrays = [np.array(part) for part in (state["key"], *state["bandit"], *state["ledger"])]
+            arrays = [np.array(part) for part in (*state["bandit"], *state["ledger"])]
             capacity = len(arrays[-1])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, IndexError) as error:
             raise ValueError(f"not a state of NonUCT: {error}") from None
-        bandit = grown(self._fresh_bandit(FIRST_CAPACITY), max(capacity, FIRST_CAPACITY))
-        blank = (jax.random.key_data(bandit.key), without_key(bandit), blank_ledger(capacity))
+        fresh = self._fresh_bandit(FIRST_CAPACITY)
+        blank = (with_plain_key(grown(fresh, max(capacity, FIRST_CAPACITY))), blank_ledger(capacity))
         leaves, structure = jax.tree.flatten(blank)
-        if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in (key, *arrays)]:
+        if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in arrays]:
             raise ValueError("not a state of NonUCT: its arrays have other shapes")
-        key, loaded, self._ledger = jax.tree.unflatten(structure, [key, *arrays])
-        self._bandit = with_key(jax.tree.map(jnp.array, loaded), jax.random.wrap_key_data(jnp.array(key)))
+        bandit, self._ledger = jax.tree.unflatten(structure, arrays)
+        bandit = jax.tree.map(jnp.array, bandit)
+        self._bandit = eqx.tree_at(lambda b: b.key, bandit, jax.random.wrap_key_data(bandit.key))
         self._rows = self._handed_out()
 
     def _fresh_bandit(self, capacity: int) -> Bandit:
@@ -268,11 +268,6 @@ class NonUCT:
         return {action: row for row, action in enumerate(self._came_up()) if is_out[row]}
 
 
-def without_key(bandit: Bandit) -> Bandit:
-    """The bandit's arrays alone: random keys are no plain arrays."""
-    return with_key(bandit, None)
-
-
-def with_key(bandit: Bandit, key: Any) -> Bandit:
-    """The bandit with another random key."""
-    return Bandit(**{**vars(bandit), "key": key})
+def with_plain_key(bandit: Bandit) -> Bandit:
+    """The bandit with its random key as plain numbers, such as files can hold."""
+    return eqx.tree_at(lambda b: b.key, bandit, jax.random.key_data(bandit.key))
