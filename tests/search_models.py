@@ -3,15 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from nonzero.search import PRESETS, SearchResult, search
+from nonzero.search import PRESETS, Averaging, Expansion, SearchResult, Selection, search
 from nonzero.search.draws import SameDraws
 from nonzero.search.presets import Rules
+from nonzero.search.proposals import Proposal, Widening
 from nonzero.search.reference import Plan, Said, plan
-from nonzero.types import ModelOutputs
+from nonzero.types import SINGLE, Candidates, ModelOutputs
 
 
 @dataclass(frozen=True)
@@ -126,4 +128,69 @@ def assert_same_tree(result: SearchResult, expected: Plan) -> None:
     np.testing.assert_array_equal(result.action[0], expected.action)
 
 
-ALL_RULES: dict[str, Rules] = dict(PRESETS)
+class TableState(eqx.Module):
+    """θ of the table surrogate: sum and count of Q for each agent's action."""
+
+    total: jax.Array
+    count: jax.Array
+
+
+@dataclass(frozen=True)
+class TableSurrogate:
+    """The plainest surrogate: the mean Q of each agent's action, averaged over agents.
+
+    It proposes the one-agent change of the best candidate that it likes most and that is no candidate yet.
+    """
+
+    def initial(self, outputs: ModelOutputs, possible: jax.Array) -> TableState:
+        zero = jnp.zeros(possible.shape)
+        return TableState(zero + outputs.value[:, None, None], zero + 1.0)
+
+    def score(self, theta: TableState, actions: jax.Array) -> jax.Array:
+        mean = theta.total / theta.count
+        agents = jnp.arange(mean.shape[1])
+        rows = jnp.arange(mean.shape[0])[:, None, None]
+        return jnp.mean(mean[rows, agents, actions], axis=-1)
+
+    def update(self, theta: TableState, actions: jax.Array, q: jax.Array) -> TableState:
+        at = (jnp.arange(actions.shape[0])[:, None], jnp.arange(actions.shape[1]), actions)
+        return TableState(theta.total.at[at].add(q[:, None]), theta.count.at[at].add(1.0))
+
+    def propose(
+        self,
+        theta: TableState,
+        candidates: Candidates,
+        visits: jax.Array,
+        possible: jax.Array,
+        key: jax.Array,
+    ) -> Proposal:
+        del visits, key
+        batch, agents, actions = possible.shape
+        known = jnp.where(candidates.filled, self.score(theta, candidates.actions), -jnp.inf)
+        best = candidates.actions[jnp.arange(batch), jnp.argmax(known, axis=-1)]
+        agent, action = np.divmod(np.arange(agents * actions), actions)
+        changed = (
+            jnp.repeat(best[:, None], agents * actions, axis=1)
+            .at[:, np.arange(len(agent)), agent]
+            .set(action)
+        )
+        is_known = jnp.any(
+            jnp.all(changed[:, :, None] == candidates.actions[:, None], -1) & candidates.filled[:, None], -1
+        )
+        is_open = possible[:, agent, action] & ~is_known
+        gain = jnp.where(is_open, self.score(theta, changed), -jnp.inf)
+        pick = jnp.argmax(gain, axis=-1)
+        origin = jnp.full(batch, SINGLE, jnp.int32)
+        return Proposal(changed[jnp.arange(batch), pick], origin, jnp.any(is_open, axis=-1))
+
+
+PROPOSING = Rules(
+    Expansion(prior_share=0.5),
+    Selection(kappa=2.0),
+    Averaging(rho=0.75, lam=0.8),
+    surrogate=TableSurrogate(),
+    widening=Widening(start=4, rate=0.7),
+)
+"""Rules with a surrogate and proposals, to exercise what the presets without one leave out."""
+
+ALL_RULES: dict[str, Rules] = dict(PRESETS) | {"proposing": PROPOSING}

@@ -142,7 +142,7 @@ def network_alone(network: Network, latent: jax.Array, setting: Setting) -> Call
 
 
 def mctx_planner(network: Network, latent: jax.Array, setting: Setting) -> Callable[[jax.Array], Any]:
-    """mctx over joint actions sampled at every node: its action is a slot, its embedding holds the samples."""
+    """mctx over joint actions sampled at every node: an action is a slot, the embedding has the samples."""
     try:
         mctx: Any = importlib.import_module("mctx")
     except ImportError as error:

@@ -91,7 +91,7 @@ def rank(
     same_depth: Bool[Array, "B L"],
     value: Float[Array, "B"],
 ) -> tuple[Float[Array, "B"], Float[Array, "B"], tuple]:
-    """What one more return of its depth adds to the kept sum and to the number kept, and the marks that change.
+    """What one more return adds to the sum and to the number of those kept, and the marks that change.
 
     If the quota grows, the new one is kept or, if better, the best dropped one; if not, it takes the place of
     the worst kept one if it is better. The changes are its own mark, another's column (L for none) and that

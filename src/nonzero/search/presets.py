@@ -34,16 +34,14 @@ class Rules:
 
 
 OPTIMISTIC = Averaging(rho=0.75, lam=0.8)
+MUZERO = Selection(worth="q", counts_own_visit=True, tries_root_in_order=False)
 
 PRESETS: dict[str, Rules] = {
     "mazero": Rules(selection=Selection(worth="advantage"), averaging=OPTIMISTIC),
     "mazero-np": Rules(selection=Selection(worth="advantage", prior="uniform"), averaging=OPTIMISTIC),
     "ma-alphazero": Rules(selection=Selection(worth="q")),
-    "sampled-muzero": Rules(selection=Selection(worth="q", tries_root_in_order=False)),
-    "enumerate": Rules(
-        expansion=Expansion(candidates="enumerated"),
-        selection=Selection(worth="q", tries_root_in_order=False),
-    ),
+    "sampled-muzero": Rules(selection=MUZERO),
+    "enumerate": Rules(expansion=Expansion(candidates="enumerated"), selection=MUZERO),
 }
 
 

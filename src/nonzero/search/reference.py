@@ -149,10 +149,10 @@ def follow(step: Step, parent: Node, slot: int) -> tuple[Said, Any, bool]:
 
 def interior_policy(rule: Expansion, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The prior inside the tree and which actions it holds possible, [I, A] each."""
-    policy = softmax(logits)
-    possible = (policy > 0) & (policy >= rule.policy_floor * policy.max(axis=1, keepdims=True))
-    policy = policy * possible
-    return policy / policy.sum(axis=1, keepdims=True), possible
+    with np.errstate(divide="ignore"):
+        least = logits.max(axis=1, keepdims=True) + np.log(rule.policy_floor)
+    possible = (logits > -np.inf) & (logits >= least)
+    return softmax(np.where(possible, logits, -np.inf)), possible
 
 
 def new_node(

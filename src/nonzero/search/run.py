@@ -102,7 +102,8 @@ def _search(
 
     policy = root_policy(rules.expansion, root[0].policy_logits, legal, noise)
     nowhere = jnp.full(batch, UNVISITED, jnp.int32)
-    place = Place(nowhere, nowhere, jnp.zeros(batch, jnp.int32), jnp.zeros(batch, bool))
+    no, zero = jnp.zeros(batch, bool), jnp.zeros(batch)
+    place = Place(nowhere, nowhere, jnp.zeros(batch, jnp.int32), no, zero, no)
     record = new_record(rules.averaging, root[0].value, ROOT, num_nodes)
     first = expand(rules, *root, Prior(policy, legal), draw(-1), place, num_slots, record)
     tree = plant(first, num_nodes)
@@ -110,7 +111,7 @@ def _search(
     def simulate(simulation: Int[Array, ""], carry: tuple) -> tuple:
         tree, is_finite = carry
         draws, new = draw(simulation), simulation + 1
-        parent, slot = select(rules.selection, tree.shown, draws.tie)
+        parent, slot = select(rules.selection, tree, draws.tie)
         outputs, latent, prior, place = evaluate(recurrent_fn, params, rules, tree, parent, slot, draws.model)
         record = new_record(rules.averaging, outputs.value, new, num_nodes)
         leaf = expand(rules, outputs, latent, prior, draws, place, num_slots, record)
@@ -137,6 +138,8 @@ class Place(NamedTuple):
     slot: Int[Array, "B"]
     depth: Int[Array, "B"]
     ended: Bool[Array, "B"]
+    base: Float[Array, "B"]
+    is_counted: Bool[Array, "B"]
 
 
 def evaluate(
@@ -164,7 +167,8 @@ def evaluate(
         surrogate=outputs.surrogate,
     )
     prior = Prior(*interior_policy(rules.expansion, outputs.policy_logits))
-    return outputs, latent, prior, Place(parent, slot, tree.shown.depth[at] + 1, ended)
+    place = Place(parent, slot, tree.shown.depth[at] + 1, ended, tree.shown.raw_value[at], ~was_over)
+    return outputs, latent, prior, place
 
 
 def expand(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from nonzero.search.tree import ROOT, UNVISITED, rows_of
+from nonzero.search.tree import ROOT, UNVISITED, Node, rows_of
 from nonzero.types import SearchTree
 
 GOLDEN = 0.6180340
@@ -45,12 +45,12 @@ class Selection:
 Bounds = tuple[Float[Array, "B"], Float[Array, "B"]]
 
 
-def tree_bounds(rule: Selection, tree: SearchTree) -> Bounds:
+def tree_bounds(rule: Selection, tree: Node) -> Bounds:
     """The least and the largest worth of the visited nodes of each tree, [B] each."""
-    worth = tree.q - tree.raw_value[..., None] if rule.worth == "advantage" else tree.q
-    counted = (tree.visits > 0) & ~tree.ended[..., None]
-    low = jnp.min(jnp.where(counted, worth, jnp.inf), axis=(0, 2))
-    high = jnp.max(jnp.where(counted, worth, -jnp.inf), axis=(0, 2))
+    worth = tree.shown.reward + tree.shown.discount * tree.shown.value
+    worth = worth - tree.base if rule.worth == "advantage" else worth
+    low = jnp.min(jnp.where(tree.is_counted, worth, jnp.inf), axis=0)
+    high = jnp.max(jnp.where(tree.is_counted, worth, -jnp.inf), axis=0)
     none = low > high
     return jnp.where(none, 0.0, low), jnp.where(none, 0.0, high)
 
@@ -112,10 +112,11 @@ def untried_root_slot(tree: SearchTree) -> tuple[Bool[Array, "B"], Int[Array, "B
 
 
 def select(
-    rule: Selection, tree: SearchTree, tie_draw: Float[Array, "B"]
+    rule: Selection, growing: Node, tie_draw: Float[Array, "B"]
 ) -> tuple[Int[Array, "B"], Int[Array, "B"]]:
     """The node and its unvisited slot at which each row's simulation leaves the tree, [B] each."""
-    bounds = tree_bounds(rule, tree) if rule.normalise == "tree" else None
+    tree = growing.shown
+    bounds = tree_bounds(rule, growing) if rule.normalise == "tree" else None
     has_untried, untried = untried_root_slot(tree)
 
     def step(carry: tuple) -> tuple:

@@ -1,6 +1,6 @@
 """The tree while it grows: node first, [N, B, ...], so that adding a node is one contiguous write."""
 
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,8 +12,6 @@ from nonzero.types import Candidates, ModelOutputs, SearchTree
 ROOT = 0
 UNVISITED = -1
 
-Growing = TypeVar("Growing", bound=eqx.Module)
-
 
 class Node(eqx.Module):
     """Everything stored for a node; the growing tree is the same with a leading axis N on every array."""
@@ -22,6 +20,10 @@ class Node(eqx.Module):
     latent: Any
     record: Any
     """What the averaging rule remembers of the returns that passed through."""
+    base: Float[Array, "*BN"]
+    """The parent's own value, from which an advantage is measured."""
+    is_counted: Bool[Array, "*BN"]
+    """Whether Q into this node counts in the tree's normalisation: it is no root, and not past the end."""
     possible: Any
     """Actions that proposals may use [*BN, I, A]; kept only where there are proposals."""
     theta: Any
@@ -38,6 +40,8 @@ def new_node(
     slot: Int[Array, "B"],
     depth: Int[Array, "B"],
     ended: Bool[Array, "B"],
+    base: Float[Array, "B"],
+    is_counted: Bool[Array, "B"],
     possible: Bool[Array, "B I A"] | None = None,
     theta: Any = None,
     eta: Float[Array, "B K"] | None = None,
@@ -59,22 +63,31 @@ def new_node(
         value=outputs.value,
         eta=eta,
     )
-    return Node(shown, latent, record, possible, theta)
+    return Node(shown, latent, record, base, is_counted, possible, theta)
 
 
 def plant(root: Node, num_nodes: int) -> Node:
     """A tree of `num_nodes` nodes, [N, B, ...], that holds the root alone."""
     empty = jax.tree.map(lambda x: jnp.zeros((num_nodes, *x.shape), x.dtype), root)
+    children = jnp.full(empty.shown.children.shape, UNVISITED)
+    empty = eqx.tree_at(lambda tree: tree.shown.children, empty, children)
     return write(empty, jnp.int32(ROOT), root)
 
 
-def write(tree: Growing, index: Int[Array, ""], node: Growing) -> Growing:
-    """The tree with `node` [B, ...] as number `index` of every batch row."""
-    return jax.tree.map(
+def write(tree: Node, index: Int[Array, ""], node: Node) -> Node:
+    """The tree with the new `node` [B, ...] as number `index` of every batch row."""
+    written = jax.tree.map(
         lambda stack, x: jax.lax.dynamic_update_index_in_dim(stack, x.astype(stack.dtype), index, 0),
         tree,
         node,
     )
+    # What the tree was planted with; writing it again would make the compiler copy these arrays.
+    return eqx.tree_at(edge_statistics, written, edge_statistics(tree))
+
+
+def edge_statistics(tree: Node) -> tuple[Any, Any, Any]:
+    """The arrays that are the same in every new node."""
+    return tree.shown.visits, tree.shown.q, tree.shown.children
 
 
 def rows_of(nodes: Int[Array, "B"]) -> tuple[Int[Array, "B"], Int[Array, "B"]]:
