@@ -29,18 +29,19 @@ from nonzero.surrogate.predictor import (
 )
 
 LINK = Link()
+Scalar = Float[Array, ""] | float
 
 
 class Verdict(eqx.Module):
     """What the joint actions of T rounds are worth, judged by the true payoff."""
 
-    is_asked_outside: Bool[Array, " T"]
+    is_asked_outside: Bool[Array, "*T"]
     """Whether the joint action asked in a round is no (ε, ε)-local maximum."""
-    is_outside: Bool[Array, " T"]
+    is_outside: Bool[Array, "*T"]
     """The same of the incumbent, the best joint action asked until then."""
-    gap: Float[Array, " T"]
+    gap: Float[Array, "*T"]
     """How far the incumbent's payoff lies below the local maximum that steepest ascent from it finds."""
-    best: Float[Array, " T"]
+    best: Float[Array, "*T"]
     """The incumbent's payoff."""
 
 
@@ -125,13 +126,13 @@ def largest_gains(
 
 
 @jax.jit
-def is_local_maximum(game: Surrogate, actions: Int[Array, " I"], epsilon: float) -> Bool[Array, ""]:
+def is_local_maximum(game: Surrogate, actions: Int[Array, " I"], epsilon: Scalar) -> Bool[Array, ""]:
     """Whether no single and no pair of changes gains more than ε: G₁(a) ≤ ε and G₂(a) ≤ ε."""
     single, pair, _ = largest_gains(game, actions)
     return (single <= epsilon) & (pair <= epsilon)
 
 
-def ascend(game: Surrogate, actions: Int[Array, " I"], epsilon: float) -> Int[Array, " I"]:
+def ascend(game: Surrogate, actions: Int[Array, " I"], epsilon: Scalar) -> Int[Array, " I"]:
     """The (ε, ε)-local maximum that the best one- or two-agent change, again and again, leads to."""
 
     def goes_on(carry):
@@ -147,7 +148,7 @@ def ascend(game: Surrogate, actions: Int[Array, " I"], epsilon: float) -> Int[Ar
 
 @jax.jit
 def judge(
-    game: Surrogate, actions: Int[Array, "T I"], payoffs: Float[Array, " T"], epsilon: float
+    game: Surrogate, actions: Int[Array, "T I"], payoffs: Float[Array, " T"], epsilon: Scalar
 ) -> Verdict:
     """Judge T rounds by the true payoff."""
 

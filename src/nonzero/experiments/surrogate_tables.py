@@ -82,10 +82,10 @@ def suite_markdown(suite: Suite, folder: Path) -> str:
     parts = [
         "# Payoff suite\n",
         "Best value found, as a share of the optimum: mean and 95 % bootstrap interval over games "
-        f"(seeds from {suite.first_seed}; {suite.seeds} games, {suite.slow_seeds} for the slow methods). "
-        "A star marks families whose optimum is not known at that size: there it is the share of the best "
-        "value that any method found in 1500 evaluations. The verdict compares NonUCT with the best other "
-        "method on the games that both played.\n",
+        f"(seeds from {suite.first_seed}; up to {suite.seeds} games, {suite.slow_seeds} for the slow "
+        "methods). A star marks families whose optimum is not known at that size: there it is the share of "
+        "the best value that any method found in 1500 evaluations. The verdict compares NonUCT with the best "
+        "other method on the games that both played.\n",
     ]
     for evaluations in (n for n in CHECKPOINTS if n <= suite.budget):
         parts.append(f"## After {evaluations} evaluations\n")
