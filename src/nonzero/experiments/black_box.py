@@ -45,12 +45,14 @@ class Uniform:
 
 
 class RandomPairs(Uniform):
-    """Random changes of two agents' actions of one of the best three joint actions, never one tried before.
+    """Random changes of two agents' actions of one of the best three joint actions, none tried before.
 
-    What NonUCT would be without a surrogate: the same incumbents, as many samples at the start.
+    What NonUCT would be without a surrogate: the same incumbents, as many samples at the start. Where no
+    untried change comes up in many draws, a random joint action is played, tried or not.
     """
 
     INCUMBENTS = 3
+    MOST_DRAWS = 1000
 
     def __init__(self, num_agents: int, num_actions: int, seed: int):
         super().__init__(num_agents, num_actions, seed)
@@ -60,7 +62,7 @@ class RandomPairs(Uniform):
     def ask(self) -> Action:
         """A change of an incumbent."""
         num_agents, num_actions = self.shape
-        while True:
+        for _ in range(self.MOST_DRAWS):
             action = super().ask()
             if len(self.tried) >= 2 * num_actions:
                 changed = list(self.best[self.random.integers(len(self.best))][1])
@@ -70,6 +72,7 @@ class RandomPairs(Uniform):
             if action not in self.tried:
                 self.tried.add(action)
                 return action
+        return super().ask()
 
     def tell(self, action: Action, value: float) -> None:
         """Keep the best."""
