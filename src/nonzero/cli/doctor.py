@@ -9,7 +9,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "jumanji": ("jumanji",),
     "pettingzoo": ("pettingzoo",),
     "ray": ("ray",),
-    "bench": ("optuna", "nevergrad"),
+    "bench": ("mctx", "nevergrad", "optuna"),
 }
 """The extras of use to those who do not develop NonZero, and the packages that each must bring."""
 

@@ -146,7 +146,7 @@ def mctx_planner(network: Network, latent: jax.Array, setting: Setting) -> Calla
     try:
         mctx: Any = importlib.import_module("mctx")
     except ImportError as error:
-        raise NonZeroError("measuring mctx needs it: pip install mctx") from error
+        raise NonZeroError("measuring mctx needs it: pip install 'nonzero-mcts[bench]'") from error
 
     def sampled(key: jax.Array, outputs: ModelOutputs) -> tuple[jax.Array, jax.Array]:
         policy = jax.nn.softmax(outputs.policy_logits)

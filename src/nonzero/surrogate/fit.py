@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from nonzero.surrogate.predictor import Link, Surrogate, invert_link, link_slope, signs
@@ -54,41 +55,41 @@ def sweep(theta: Surrogate, history: History, link: Link, ridge: Ridge) -> tuple
     target = invert_link(history.values, link)
     weights = history.weights * link_slope(target, link) ** 2
     num_actions = theta.w.shape[1]
-    sigma = signs(theta.rank)
-    prior = ridge.noise * jnp.concatenate(
-        [jnp.full((1,), 1.0 / ridge.w), jnp.full((theta.rank,), 1.0 / ridge.v)]
-    )
-
-    def rows_of(table: Float[Array, "I A *R"]) -> Float[Array, "T I *R"]:
-        return jax.vmap(lambda rows, actions: rows[actions], in_axes=(0, 1), out_axes=1)(
-            table, history.actions
-        )
-
-    linear, factors = rows_of(theta.w).sum(1), rows_of(theta.v)
-    totals = factors.sum(1)
-    pairwise = 0.5 * ((totals**2 - (factors**2).sum(1)) @ sigma)
-    error = target - linear - pairwise
+    sigma = signs(theta.rank)[:, None]
+    prior = ridge.noise * jnp.diag(jnp.array([1.0 / ridge.w] + [1.0 / ridge.v] * theta.rank))
+    # Everything keeps T last, and look-ups are products with one-hot rows: both are many times quicker here.
+    members = (history.actions.T[:, None, :] == np.arange(num_actions)[:, None]).astype(jnp.float32)
+    factors = jnp.einsum("iar,iat->irt", theta.v, members)
+    totals = factors.sum(0)
+    pairwise = 0.5 * jnp.sum(sigma * (totals**2 - (factors**2).sum(0)), axis=0)
+    error = target - jnp.einsum("ia,iat->t", theta.w, members) - pairwise
     bias = jnp.sum(weights * error) / (jnp.sum(weights) + 1e-6)
-    residual = error - bias
+    left, right, place = symmetric_entries(theta.rank + 1)
 
-    def refit_agent(carry, agent_rows):
+    def refit_agent(carry, agent):
         residual, totals = carry
-        w, v, actions = agent_rows
-        own = v[actions]
-        features = jnp.concatenate([jnp.ones((own.shape[0], 1)), (totals - own) * sigma], axis=1)
-        rows = jnp.concatenate([w[:, None], v], axis=1)
-        wanted = residual + jnp.sum(features * rows[actions], axis=1)
-        members = jax.nn.one_hot(actions, num_actions, axis=0) * weights
-        size = features.shape[1]
-        squares = (features[:, :, None] * features[:, None, :]).reshape(-1, size * size)
-        matrices = (members @ squares).reshape(num_actions, size, size) + jnp.diag(prior)
-        rows = solve_positive(matrices, members @ (features * wanted[:, None]))
-        new_own = rows[actions, 1:]
-        residual = wanted - jnp.sum(features * rows[actions], axis=1)
-        return (residual, totals + new_own - own), (rows[:, 0], rows[:, 1:])
+        w, v, is_played, own = agent
+        features = jnp.concatenate([jnp.ones_like(residual)[None], (totals - own) * sigma])
+        old = jnp.concatenate([w[None], v.T]) @ is_played
+        wanted = residual + jnp.sum(features * old, axis=0)
+        terms = jnp.concatenate([features[left] * features[right], features * wanted])
+        sums = (is_played * weights) @ terms.T
+        matrices = sums[:, : left.size][:, place] + prior
+        rows = solve_positive(matrices, sums[:, left.size :])
+        new = rows.T @ is_played
+        residual = wanted - jnp.sum(features * new, axis=0)
+        return (residual, totals + new[1:] - own), (rows[:, 0], rows[:, 1:])
 
-    rows = (theta.w, theta.v, history.actions.T)
-    (residual, _), (w, v) = jax.lax.scan(refit_agent, (residual, totals), rows)
+    agents = (theta.w, theta.v, members, factors)
+    (residual, _), (w, v) = jax.lax.scan(refit_agent, (error - bias, totals), agents)
     # To first order dη = η'(z) dz, and the weights hold η'(z)² already.
     error = jnp.sum(weights * residual**2) / jnp.maximum(jnp.sum(history.weights), 1.0)
     return Surrogate(bias=bias, w=w, v=v), error
+
+
+def symmetric_entries(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row and column of each entry that a symmetric matrix does not repeat, and where all entries find theirs."""
+    left, right = np.triu_indices(size)
+    place = np.zeros((size, size), int)
+    place[left, right] = place[right, left] = np.arange(left.size)
+    return left, right, place
