@@ -16,7 +16,7 @@ EVALUATIONS = 600
 
 
 class Radios:
-    """Pairs of a sender and a receiver, scattered over a square kilometre; everyone hears everyone a little."""
+    """Pairs of a sender and a receiver, scattered over a square kilometre; all hear each other a little."""
 
     def __init__(self, seed: int) -> None:
         random = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ def one_at_a_time(radios: Radios, seed: int) -> float:
 
 
 if __name__ == "__main__":
-    print(f"bits/s/Hz in 5 layouts: the best of {len(SETTINGS)}^{NUM_RADIOS} settings found in {EVALUATIONS} tries")
+    print(f"bits/s/Hz in 5 layouts: best of {len(SETTINGS)}^{NUM_RADIOS} settings in {EVALUATIONS} tries")
     for method in (chance, one_at_a_time, nonuct):
         found = [method(Radios(layout), seed=layout) for layout in range(5)]
         print(f"{method.__name__:14} mean {np.mean(found):.3f}   " + "  ".join(f"{x:.3f}" for x in found))

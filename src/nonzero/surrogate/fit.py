@@ -88,7 +88,7 @@ def sweep(theta: Surrogate, history: History, link: Link, ridge: Ridge) -> tuple
 
 
 def symmetric_entries(size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row and column of each entry that a symmetric matrix does not repeat, and where all entries find theirs."""
+    """Row and column of each entry that a symmetric matrix does not repeat, and the place of every entry."""
     left, right = np.triu_indices(size)
     place = np.zeros((size, size), int)
     place[left, right] = place[right, left] = np.arange(left.size)
