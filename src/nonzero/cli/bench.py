@@ -111,3 +111,76 @@ class BenchAsks:
         return bench_asks(
             self.size, evaluations=self.evaluations, batch=self.batch, alternations=self.alternations
         )
+
+
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
+Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...")]
+
+
+@dataclass(frozen=True)
+class BenchSearch:
+    """Measure the search's simulations per second beside mctx and the network alone, and its memory.
+
+    All use the same network, of MAZero's size; the network alone is the bound. Takes about five minutes.
+    """
+
+    sizes: Annotated[tuple[str, ...], tyro.conf.arg(metavar="NxD ...", help_behavior_hint="")] = ()
+    """Agents and actions; by default 3x9, 8x14 and 27x36."""
+    batches: Numbers = (1, 32, 256)
+    """Roots searched side by side."""
+    simulations: Numbers = (100,)
+    """Simulations a search."""
+    candidates: Numbers = (7,)
+    """Joint actions a node looks at, K."""
+    methods: Names = ()
+    """Search presets, mctx, network; by default mazero, mctx and network."""
+    alternations: int = 5
+    """Turns of each method; the median counts."""
+    seconds: float = 1.0
+    """How long a turn lasts, about."""
+    fresh: bool = False
+    """Also start fresh processes: seconds to a first search, without and with a filled compilation cache, and
+    the most memory that a whole process holds."""
+    add: bool = False
+    """Keep the rows that FILE has of other cells; without it the file is written anew."""
+    table: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """Write the rows as markdown tables to this file too."""
+    json: JsonPath = None
+    """Write the rows, with settings and versions, to this file."""
+
+    def run(self) -> None:
+        """Measure, print, write."""
+        from nonzero.experiments.bench_search import (
+            METHODS,
+            SIZES,
+            SearchBench,
+            added,
+            bench_search,
+            check_addable,
+        )
+        from nonzero.experiments.results import check_writable
+        from nonzero.experiments.search_tables import search_markdown, short_rows
+
+        bench = SearchBench(
+            self.sizes or SIZES,
+            self.batches,
+            self.simulations,
+            self.candidates,
+            self.methods or METHODS,
+            self.alternations,
+            self.seconds,
+            self.fresh,
+        )
+        if self.add and self.json is not None:
+            check_addable(bench, self.json)
+        if self.table is not None:
+            check_writable(self.table)
+
+        def rows() -> Sequence[Row]:
+            found = bench_search(bench)
+            found = added(found, self.json) if self.add and self.json is not None else found
+            if self.table is not None:
+                self.table.write_text(search_markdown(found), encoding="utf-8")
+            return found
+
+        measure(rows, self.json, bench.care(), shown=short_rows)

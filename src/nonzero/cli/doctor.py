@@ -9,7 +9,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "jumanji": ("jumanji",),
     "pettingzoo": ("pettingzoo",),
     "ray": ("ray",),
-    "bench": ("mctx", "nevergrad", "optuna"),
+    "bench": ("mctx", "optuna", "nevergrad"),
 }
 """The extras of use to those who do not develop NonZero, and the packages that each must bring."""
 

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSurrogate
+from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSearch, BenchSurrogate
 from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
@@ -23,7 +23,8 @@ COMMANDS = Group(
         "envs": Envs,
         "doctor": Doctor,
         "bench": Group(
-            "Measure and print a table.", {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks}
+            "Measure and print a table.",
+            {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks, "search": BenchSearch},
         ),
         "reproduce": Group("Measure again what the documents claim.", {"regret": ReproduceRegret}),
     },

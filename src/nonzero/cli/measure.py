@@ -11,10 +11,16 @@ JsonPath = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hi
 """The type of every `--json` flag."""
 
 
-def measure(work: Callable[[], Sequence[Row]], path: Path | None, settings: Mapping[str, object]) -> None:
+def measure(
+    work: Callable[[], Sequence[Row]],
+    path: Path | None,
+    settings: Mapping[str, object],
+    shown: Callable[[Sequence[Row]], Sequence[Row]] = lambda rows: rows,
+) -> None:
     """Do the work, print its rows as a table and write them, with the settings, where `path` says.
 
-    The path is tried first: nobody should measure for minutes and then learn that nothing can be written.
+    `shown` makes the printed table of rows that are too wide for one. The path is tried first: nobody should
+    measure for minutes and then learn that nothing can be written.
     """
     from rich.console import Console
 
@@ -25,7 +31,7 @@ def measure(work: Callable[[], Sequence[Row]], path: Path | None, settings: Mapp
         check_writable(path)
     rows = work()
     console = Console()
-    console.print(rich_table(rows))
+    console.print(rich_table(shown(rows)))
     if path is not None:
         write_results(path, rows, settings)
         console.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)

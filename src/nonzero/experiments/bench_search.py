@@ -1,83 +1,137 @@
-"""How many simulations a second the search makes, beside mctx and beside the network alone.
+"""How many simulations a second the search makes, beside mctx and beside the network alone, in what memory.
 
-All use the same network and sample the same number of joint actions at every node; they alternate within a
-run, so that whatever else the machine does hits all of them. The network alone is the bound.
+The methods alternate within a run, so that whatever else the machine does hits all of them.
 """
 
-import importlib
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from nonzero.experiments.bench_model import WIDTH, Network, recurrent
-from nonzero.search import preset, search
-from nonzero.search.expand import merged, sample
-from nonzero.types import ModelOutputs, NonZeroError
+from nonzero.experiments.bench_planners import BOUND, PEER, Setting, arguments, check_method, planner
+from nonzero.experiments.bench_start import measure_start
+from nonzero.experiments.bench_surrogate import parse_size
+from nonzero.experiments.results import commit, read_results
 
-SHAPES = ((3, 9), (8, 14), (27, 36))
+SIZES = ("3x9", "8x14", "27x36")
 BATCHES = (1, 32, 256)
-METHODS = ("mazero", "mctx", "network")
+METHODS = ("mazero", PEER, BOUND)
+Row = dict[str, object]
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One cell of the measurement."""
+class SearchBench:
+    """What to measure: every method in every setting, `alternations` times for about `seconds`."""
 
-    agents: int
-    actions: int
-    batch: int
-    simulations: int
-    candidates: int
+    sizes: tuple[str, ...] = SIZES
+    batches: tuple[int, ...] = BATCHES
+    simulations: tuple[int, ...] = (100,)
+    candidates: tuple[int, ...] = (7,)
+    methods: tuple[str, ...] = METHODS
+    alternations: int = 5
+    seconds: float = 1.0
+    fresh: bool = False
+    """Also start fresh processes, for the time to a first search and the memory of a whole process."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be measured before anything is."""
+        for name in ("batches", "simulations", "candidates"):
+            for number in getattr(self, name):
+                if number < 1:
+                    raise ValueError(f"{name} must be at least 1, not {number}")
+        if self.alternations < 1 or self.seconds <= 0:
+            given = f"{self.alternations} and {self.seconds}"
+            raise ValueError(f"alternations and seconds must be positive, not {given}")
+        for size in self.sizes:
+            parse_size(size)
+        for method in self.methods:
+            check_method(method)
+
+    def care(self) -> dict[str, object]:
+        """What does not stand in the rows themselves: how carefully they were measured."""
+        return {"alternations": self.alternations, "seconds": self.seconds}
+
+    def settings(self) -> Iterator[Setting]:
+        """Every setting."""
+        for size, *numbers in product(self.sizes, self.batches, self.simulations, self.candidates):
+            yield Setting(*parse_size(size), *numbers)
 
 
-def bench_search(
-    shapes: Sequence[tuple[int, int]] = SHAPES,
-    batches: Sequence[int] = BATCHES,
-    *,
-    simulations: Sequence[int] = (100,),
-    candidates: int = 7,
-    methods: Sequence[str] = METHODS,
-    alternations: int = 5,
-    seconds: float = 1.0,
-) -> list[dict[str, object]]:
-    """Measure each method in each setting, `alternations` times for about `seconds`; one row each."""
-    if alternations < 1 or seconds <= 0:
-        raise ValueError(f"alternations and seconds must be positive, not {alternations} and {seconds}")
-    rows: list[dict[str, object]] = []
-    for agents, actions in shapes:
-        for batch in batches:
-            for count in simulations:
-                setting = Setting(agents, actions, batch, count, candidates)
-                rows += measure(setting, methods, alternations, seconds)
+def bench_search(bench: SearchBench) -> list[Row]:
+    """Measure with a progress bar; a row per setting and method."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:<40}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    settings = list(bench.settings())
+    rows: list[Row] = []
+    # No refreshing from another thread: it would be measured too.
+    with Progress(*columns, auto_refresh=False, transient=True) as progress:
+        bar = progress.add_task("search", total=len(settings) * len(bench.methods) * (1 + bench.fresh))
+        for setting in settings:
+
+            def report(what: str, setting: Setting = setting, done: int = 1) -> None:
+                where = f"{setting.agents}x{setting.actions} batch {setting.batch} {what}"
+                progress.update(bar, description=where, advance=done, refresh=True)
+
+            rows += measure(setting, bench, report)
     return rows
 
 
-def measure(
-    setting: Setting, methods: Sequence[str], alternations: int, seconds: float
-) -> list[dict[str, object]]:
-    """The rows of one setting."""
-    runs = {method: planner(method, setting) for method in methods}
-    repeats = {}
-    for method, run in runs.items():
-        run(0)
-        repeats[method] = max(1, round(seconds / timed(run, 1)))
-    times: dict[str, list[float]] = {method: [] for method in methods}
-    for _ in range(alternations):
+def measure(setting: Setting, bench: SearchBench, report: Callable[..., None]) -> list[Row]:
+    """The rows of one setting: the median of each method's turns, and of its ratios to the others."""
+    runs, megabytes = {}, {}
+    for method in bench.methods:
+        report(f"compiling {method}", done=0)
+        runs[method], megabytes[method] = compiled(method, setting)
+        report(method)
+    repeats = {method: max(1, round(bench.seconds / timed(run, 1))) for method, run in runs.items()}
+    speeds: dict[str, list[float]] = {method: [] for method in runs}
+    for _ in range(bench.alternations):
         for method, run in runs.items():
-            times[method].append(timed(run, repeats[method]) / repeats[method])
-    work = setting.batch * setting.simulations
-    return [
-        vars(setting) | {"method": method, "simulations_per_second": work / statistics.median(times[method])}
-        for method in methods
-    ]
+            work = setting.batch * setting.simulations * repeats[method]
+            speeds[method].append(work / timed(run, repeats[method]))
+    rows: list[Row] = []
+    for method in runs:
+        row = vars(setting) | {
+            "method": method,
+            "simulations_per_second": statistics.median(speeds[method]),
+            "times_mctx": ratio(speeds, method, PEER),
+            "share_of_network": ratio(speeds, method, BOUND),
+            "megabytes": megabytes[method],
+        }
+        if bench.fresh:
+            report(f"starting {method}", done=0)
+            row |= measure_start(method, setting)
+            report(method)
+        rows.append(row)
+    return rows
 
 
-def timed(run: Callable[[int], None], repeats: int) -> float:
+def compiled(method: str, setting: Setting) -> tuple[Callable[[int], Any], float]:
+    """A function of a seed that plans once and waits, run once; and the megabytes that one call holds."""
+    known = arguments(setting)
+    plan = jax.jit(planner(method, setting)).lower(*known, jax.random.key(0)).compile()
+
+    def run(seed: int) -> None:
+        jax.block_until_ready(plan(*known, jax.random.key(seed)))
+
+    run(0)
+    held: Any = plan.memory_analysis()
+    parts = (held.argument_size_in_bytes, held.output_size_in_bytes, held.temp_size_in_bytes)
+    return run, sum(parts) / 1e6
+
+
+def timed(run: Callable[[int], Any], repeats: int) -> float:
     """Seconds that `repeats` runs take."""
     start = time.perf_counter()
     for seed in range(repeats):
@@ -85,91 +139,36 @@ def timed(run: Callable[[int], None], repeats: int) -> float:
     return time.perf_counter() - start
 
 
-def planner(method: str, setting: Setting) -> Callable[[int], None]:
-    """A function of a seed that plans once and waits for the result."""
-    network = Network(jax.random.key(0), setting.actions)
-    latent = jax.random.normal(jax.random.key(1), (setting.batch, setting.agents, WIDTH))
-    plan: Callable[[jax.Array], Any]
-    if method == "network":
-        plan = network_alone(network, latent, setting)
-    elif method == "mctx":
-        plan = mctx_planner(network, latent, setting)
-    else:
-        plan = own_planner(method, network, latent, setting)
-
-    def run(seed: int) -> None:
-        jax.block_until_ready(plan(jax.random.key(seed)))
-
-    return run
+def ratio(speeds: dict[str, list[float]], method: str, other: str) -> float | None:
+    """How many times faster than another method, neighbouring turns compared; nothing beside itself."""
+    if other not in speeds or method == other:
+        return None
+    pairs = zip(speeds[method], speeds[other], strict=True)
+    return statistics.median(own / theirs for own, theirs in pairs)
 
 
-def own_planner(
-    name: str, network: Network, latent: jax.Array, setting: Setting
-) -> Callable[[jax.Array], Any]:
-    """The search under the preset `name`."""
-    root = (jax.jit(Network.outputs)(network, latent), latent)
-    rules = preset(name)
-
-    def plan(key: jax.Array) -> Any:
-        return search(
-            recurrent,
-            network,
-            root,
-            key,
-            num_simulations=setting.simulations,
-            num_candidates=setting.candidates,
-            rules=rules,
-        )
-
-    return plan
+def check_addable(bench: SearchBench, path: Path) -> None:
+    """Refuse to add rows to a file whose rows were measured in another way."""
+    if path.exists() and (found := read_results(path)["settings"]) != bench.care():
+        raise ValueError(f"{path} was measured with other settings, {found}: use them or another file")
 
 
-def network_alone(network: Network, latent: jax.Array, setting: Setting) -> Callable[[jax.Array], Any]:
-    """As many evaluations of the network in a row as a search makes, each of the last one's latents."""
+def added(rows: Sequence[Row], path: Path) -> list[Row]:
+    """The rows of a result file, those measured again replaced, then the new ones.
 
-    @jax.jit
-    def plan(network: Network, latent: jax.Array, key: jax.Array) -> Any:
-        shape = (setting.simulations, setting.batch, setting.agents)
-        actions = jax.random.randint(key, shape, 0, setting.actions)
+    A file names one commit, that of its last rows; a row that was measured at another one names it itself.
+    """
+    if not path.exists():
+        return list(rows)
+    document, now = read_results(path), commit()
 
-        def step(index: int, carry: tuple[jax.Array, ModelOutputs]) -> tuple[jax.Array, ModelOutputs]:
-            outputs, following = recurrent(network, key, actions[index], carry[0])
-            return following, jax.tree.map(jnp.add, carry[1], outputs)
+    def cell(row: Row) -> tuple:
+        return (*(row.get(name) for name in Setting.__dataclass_fields__), row.get("method"))
 
-        return jax.lax.fori_loop(0, setting.simulations, step, (latent, network.outputs(latent)))
-
-    return lambda key: plan(network, latent, key)
-
-
-def mctx_planner(network: Network, latent: jax.Array, setting: Setting) -> Callable[[jax.Array], Any]:
-    """mctx over joint actions sampled at every node: an action is a slot, the embedding has the samples."""
-    try:
-        mctx: Any = importlib.import_module("mctx")
-    except ImportError as error:
-        raise NonZeroError("measuring mctx needs it: pip install 'nonzero-mcts[bench]'") from error
-
-    def sampled(key: jax.Array, outputs: ModelOutputs) -> tuple[jax.Array, jax.Array]:
-        policy = jax.nn.softmax(outputs.policy_logits)
-        draws = jax.random.uniform(key, (setting.batch, setting.candidates, setting.agents))
-        candidates = merged(sample(policy, policy > 0, draws), setting.candidates)
-        return candidates.actions, jnp.log(jnp.maximum(candidates.prior, 1e-30))
-
-    def step(network: Network, key: jax.Array, slot: jax.Array, node: tuple) -> tuple[Any, tuple]:
-        latent, actions = node
-        chosen = actions[jnp.arange(setting.batch), slot]
-        outputs, following = recurrent(network, key, chosen, latent)
-        actions, logits = sampled(key, outputs)
-        answer = mctx.RecurrentFnOutput(
-            reward=outputs.reward, discount=outputs.discount, prior_logits=logits, value=outputs.value
-        )
-        return answer, (following, actions)
-
-    @jax.jit
-    def plan(network: Network, latent: jax.Array, key: jax.Array) -> Any:
-        outputs = network.outputs(latent)
-        actions, logits = sampled(key, outputs)
-        root = mctx.RootFnOutput(prior_logits=logits, value=outputs.value, embedding=(latent, actions))
-        answer = mctx.muzero_policy(network, key, root, step, setting.simulations)
-        return answer.action, answer.action_weights
-
-    return lambda key: plan(network, latent, key)
+    again = {cell(row) for row in rows}
+    kept = []
+    for row in document["rows"]:
+        if cell(row) not in again:
+            then = row.pop("commit", document["commit"])
+            kept.append(row if then == now else row | {"commit": then})
+    return [*kept, *rows]
