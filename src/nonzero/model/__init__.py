@@ -1,0 +1,1 @@
+"""What stands for the environment in the search: networks, categorical supports, inference."""
