@@ -39,7 +39,7 @@ def test_bounds_hold_and_the_best_payoff_is_positive(family: str) -> None:
         assert values.max() > 0
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family not in ("nonlinear", "low-rank")])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "nonlinear"])
 def test_known_optimum_is_the_best_of_all_joint_actions(family: str) -> None:
     for (num_agents, num_actions), seed in itertools.product(sizes(family), (0, 1, 2)):
         game = payoff_game(family, num_agents, num_actions, seed)
@@ -50,9 +50,9 @@ def test_known_optimum_is_the_best_of_all_joint_actions(family: str) -> None:
         assert float(game.payoff(jnp.array(best.actions))) == pytest.approx(best.value, rel=1e-5)
 
 
-@pytest.mark.parametrize("family", ["nonlinear", "low-rank"])
-def test_optimum_without_closed_form_is_unknown_to_the_game(family: str) -> None:
-    assert payoff_game(family, 3, 4).optimum() is None
+def test_optimum_without_closed_form_is_unknown_to_the_game() -> None:
+    assert payoff_game("nonlinear", 3, 4).optimum() is None
+    assert payoff_game("low-rank", 20, 10).optimum() is None
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "linear"])

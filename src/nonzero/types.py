@@ -12,6 +12,7 @@ clock ran out: the value of what would have followed still counts) are kept apar
 differently.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -81,6 +82,9 @@ class Environment(Protocol[State]):
         """Let every agent act at once; `key` decides everything random about this step."""
         ...
 
+
+BasePolicy = Callable[[Any, PRNGKeyArray], Int[Array, " I"]]
+"""From one environment state and a key to legal actions."""
 
 PRIOR, SINGLE, PAIR = 0, 1, 2
 """Where a candidate came from: the policy prior, or a proposal that changed one or two agents' actions."""

@@ -11,7 +11,7 @@ from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
 from nonzero.cli.parse import Group, parse
-from nonzero.cli.reproduce import ReproduceRegret
+from nonzero.cli.reproduce import ReproducePlanning, ReproduceRegret
 
 COMMANDS = Group(
     """Multi-agent tree search that finds coordination.
@@ -26,7 +26,10 @@ COMMANDS = Group(
             "Measure and print a table.",
             {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks, "search": BenchSearch},
         ),
-        "reproduce": Group("Measure again what the documents claim.", {"regret": ReproduceRegret}),
+        "reproduce": Group(
+            "Measure again what the documents claim.",
+            {"regret": ReproduceRegret, "planning": ReproducePlanning},
+        ),
     },
 )
 

@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
+Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -45,3 +51,43 @@ class ReproduceRegret:
         console.print(rich_table([{name: row[name] for name in columns} for row in rows]))
         for path in written:
             console.print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class ReproducePlanning:
+    """Measure how well each search plays with the environment itself as its model, without training.
+
+    Takes many hours in full; what the result files hold already is not measured again.
+    """
+
+    environments: Names = ()
+    """Environments; by default payoff games of four families in three sizes, and three SMAX battles."""
+    presets: Names = ()
+    """Search presets, mctx, or base for the base policy alone; by default all but ablations."""
+    simulations: Numbers = ()
+    """By default 50, 100 and 200 in payoff games, 50 and 200 in battles."""
+    candidates: Numbers = ()
+    """Joint actions a node may look at: by default 3 and 7 in payoff games, 7 in battles."""
+    episodes: int = 0
+    """Episodes per cell: by default 100 payoff games, 64 battles."""
+    first_seed: int = 100
+    """Seed of the first episode; settings were chosen on seeds below 100."""
+    rows: int = 0
+    """Episodes side by side: by default 100 payoff games, 16 battles. A matter of speed and memory alone."""
+    uniform_share: float = 0.25
+    """Share of the prior that is uniform where a base policy is the rest."""
+    out: Path = Path("results/planning")
+    """Folder of the result files and of the tables made from them."""
+
+    def run(self) -> None:
+        """Measure what is missing with a progress bar, then write the tables."""
+        from rich.console import Console
+
+        from nonzero.experiments.planning import chosen_study, measure_study
+        from nonzero.experiments.planning_tables import planning_markdown
+
+        choice = {name: value for name, value in vars(self).items() if name not in ("out", "presets")}
+        measure_study(chosen_study(methods=self.presets, **choice), self.out)
+        path = self.out / "tables.md"
+        path.write_text(planning_markdown(self.out), encoding="utf-8")
+        Console().print(f"Wrote {path}", markup=False, highlight=False, soft_wrap=True)

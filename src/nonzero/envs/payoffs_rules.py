@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
+from nonzero.envs.payoffs_best import MOST_HALVES, best_of_halves, best_on_ring
 from nonzero.envs.payoffs_noise import NOISE_BOUND, gaussian_plus_uniform, joint_action_words
 
 
@@ -148,6 +149,13 @@ class LowRank(PayoffGame):
             low, high = low + products.min(axis=(1, 2)).sum(), high + products.max(axis=(1, 2)).sum()
         return widened(low, high)
 
+    def optimum(self) -> Optimum | None:
+        """Every half of a joint action with every other half; unknown where there are over 10^4 halves."""
+        if self.num_actions ** -(-self.num_agents // 2) > MOST_HALVES:
+            return None
+        arrays = (np.asarray(x, np.float64) for x in (self.w, self.v, self.signs))
+        return self.known_optimum(jnp.asarray(best_of_halves(*arrays), jnp.int32))
+
 
 class Pairwise(PayoffGame):
     """Σ_i own[i, a_i] + Σ_e tables[e, a_left(e), a_right(e)]: chosen pairs of agents interact."""
@@ -225,30 +233,6 @@ class NK(PayoffGame):
         best = np.empty(self.num_agents, np.int32)
         best[np.asarray(self.order)] = best_on_ring(np.asarray(self.tables, np.float64))
         return self.known_optimum(jnp.asarray(best))
-
-
-def best_on_ring(tables: np.ndarray) -> np.ndarray:
-    """The `a` `[n]` that maximises Σ_p tables[p, a_p, a_{p+1}, a_{p+2}] on a ring, tables `[n, d, d, d]`."""
-    places, actions = tables.shape[:2]
-    second = np.arange(actions)
-    best_value, best_path = -np.inf, np.empty(0, np.int64)
-    for first in range(actions):
-        # value[s, x, y]: the best sum of the places up to p, given a_1 = s, a_{p+1} = x and a_{p+2} = y.
-        value = np.full((actions, actions, actions), -np.inf)
-        value[second, second] = tables[0, first]
-        choices = []
-        for place in range(1, places - 2):
-            extended = value[:, :, :, None] + tables[place][None]
-            choices.append(extended.argmax(axis=1))
-            value = extended.max(axis=1)
-        value = value + tables[-2, :, :, first][None] + tables[-1, :, first, :].T[:, None, :]
-        start, x, y = np.unravel_index(value.argmax(), value.shape)
-        if value[start, x, y] > best_value:
-            best_value, path = value[start, x, y], [int(y), int(x)]
-            for choice in reversed(choices):
-                path.append(int(choice[start, path[-1], path[-2]]))
-            best_path = np.array([first, *reversed(path)])
-    return best_path
 
 
 def widened(low: float, high: float) -> tuple[float, float]:

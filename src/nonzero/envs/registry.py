@@ -9,9 +9,10 @@ import difflib
 import importlib
 import importlib.util
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from nonzero.types import Environment, NonZeroError
+from nonzero.types import BasePolicy, Environment, NonZeroError
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,27 @@ def make(name: str, **options: object) -> Environment:
     if environment is None:
         raise unknown(name)
     return environment
+
+
+def base_policies(name: str) -> dict[str, Callable[[Environment], BasePolicy]]:
+    """The policies that the family of the environment called `name` offers to plan with, by name."""
+    prefix = name.partition("/")[0]
+    family = next((family for family in FAMILIES if family.prefix == prefix), None)
+    if family is None:
+        raise unknown(name)
+    return getattr(importlib.import_module(family.module), "BASE_POLICIES", {})
+
+
+def base_policy(env: Environment, policy: str) -> BasePolicy:
+    """The policy called `policy` for a registered environment: from a state and a key to legal actions."""
+    name = env.spec.name
+    offered = base_policies(name)
+    if policy not in offered:
+        close = difflib.get_close_matches(policy, offered, n=1)
+        known = f"it has {', '.join(offered)}." if offered else "it has none."
+        hint = f"did you mean '{close[0]}'?" if close else known
+        raise NonZeroError(f"{name} has no base policy '{policy}': {hint}")
+    return offered[policy](env)
 
 
 def _refuse_unknown_options(prefix: str, known: tuple[str, ...], options: dict[str, object]) -> None:

@@ -135,3 +135,7 @@ def heuristic_policy(environment: Environment[Any]) -> Callable[[SmaxState, PRNG
         return jnp.where(units.unit_alive[:num_agents], actions, STOP)
 
     return policy
+
+
+BASE_POLICIES = {"heuristic": heuristic_policy}
+"""Policies to plan with: from an environment to a function of a state and a key."""

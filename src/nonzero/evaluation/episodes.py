@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
 from nonzero.search import Rules, search
-from nonzero.search.simulator import BasePolicy, Simulator
-from nonzero.types import Environment, NonZeroError, SearchResult, TimeStep
+from nonzero.search.simulator import Simulator
+from nonzero.types import BasePolicy, Environment, NonZeroError, SearchResult, TimeStep
 
 Start = Callable[[UInt32[Array, ""]], tuple[Any, TimeStep]]
 """From an episode's seed to its first state."""

@@ -3,7 +3,6 @@
 All use the same network and sample the same number of joint actions at every node.
 """
 
-import importlib
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ import jax
 import jax.numpy as jnp
 
 from nonzero.experiments.bench_model import WIDTH, Network, recurrent
+from nonzero.experiments.mctx_search import mctx_search
 from nonzero.search import preset, search
-from nonzero.search.expand import merged, sample
 from nonzero.types import ModelOutputs, NonZeroError
 
 PEER, BOUND = "mctx", "network"
@@ -91,30 +90,16 @@ def network_alone(setting: Setting) -> Planner:
 
 
 def mctx_planner(setting: Setting) -> Planner:
-    """mctx over joint actions sampled at every node: an action is a slot, the embedding has the samples."""
-    mctx: Any = importlib.import_module(PEER)
-
-    def sampled(key: jax.Array, outputs: ModelOutputs) -> tuple[jax.Array, jax.Array]:
-        policy = jax.nn.softmax(outputs.policy_logits)
-        draws = jax.random.uniform(key, (setting.batch, setting.candidates, setting.agents))
-        candidates = merged(sample(policy, policy > 0, draws), setting.candidates)
-        return candidates.actions, jnp.log(jnp.maximum(candidates.prior, 1e-30))
-
-    def step(network: Network, key: jax.Array, slot: jax.Array, node: tuple) -> tuple[Any, tuple]:
-        latent, actions = node
-        chosen = actions[jnp.arange(setting.batch), slot]
-        outputs, following = recurrent(network, key, chosen, latent)
-        actions, logits = sampled(key, outputs)
-        answer = mctx.RecurrentFnOutput(
-            reward=outputs.reward, discount=outputs.discount, prior_logits=logits, value=outputs.value
-        )
-        return answer, (following, actions)
+    """mctx over joint actions sampled at every node."""
 
     def plan(network: Network, latent: jax.Array, key: jax.Array) -> Any:
-        outputs = network.outputs(latent)
-        actions, logits = sampled(key, outputs)
-        root = mctx.RootFnOutput(prior_logits=logits, value=outputs.value, embedding=(latent, actions))
-        answer = mctx.muzero_policy(network, key, root, step, setting.simulations)
-        return answer.action, answer.action_weights
+        return mctx_search(
+            recurrent,
+            network,
+            (network.outputs(latent), latent),
+            key,
+            num_simulations=setting.simulations,
+            num_candidates=setting.candidates,
+        )
 
     return plan

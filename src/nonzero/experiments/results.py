@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ def write_results(path: Path | str, rows: Sequence[Row], settings: Mapping[str, 
         "rows": [dict(row) for row in rows],
     }
     text = json.dumps(document, indent=1, default=plain, allow_nan=False) + "\n"
+    # Lists of numbers go on one line, so that a hundred episodes are no hundred lines.
+    text = re.sub(r"\[\s+([-\w.,\s+]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")

@@ -43,14 +43,14 @@ def shares_at(suite: Suite, folder: Path, size: str, family: str, evaluations: i
     return shares, is_known
 
 
-def verdict(shares: Shares) -> str:
-    """Whether ours wins, ties or loses against the best of the other methods, on the games both played."""
-    others = {m: [s[k] for k in sorted(s)] for m, s in shares.items() if m != OURS and s}
-    if OURS not in shares or not others:
+def verdict(shares: Shares, ours: str = OURS) -> str:
+    """Whether `ours` wins, ties or loses against the best of the other methods, on the games both played."""
+    others = {m: [s[k] for k in sorted(s)] for m, s in shares.items() if m != ours and s}
+    if ours not in shares or not others:
         return ""
     rival = max(others, key=lambda method: float(np.mean(others[method])))
-    both = sorted(set(shares[OURS]) & set(shares[rival]))
-    gap = paired_difference([shares[OURS][s] for s in both], [shares[rival][s] for s in both])
+    both = sorted(set(shares[ours]) & set(shares[rival]))
+    gap = paired_difference([shares[ours][s] for s in both], [shares[rival][s] for s in both])
     if gap.low > 0:
         return f"wins (+{gap.mean:.3f} on {rival})"
     if gap.high >= 0 or gap.mean > -TIE:

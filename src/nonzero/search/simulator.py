@@ -5,7 +5,6 @@ not the future. A base policy, if there is one, is the prior (mixed with uniform
 of the episode, the value of a leaf; without one the prior is uniform and a leaf is worth nothing.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from nonzero.types import Environment, ModelOutputs, TimeStep
-
-BasePolicy = Callable[[Any, PRNGKeyArray], Int[Array, " I"]]
-"""From one environment state and a key to legal actions."""
+from nonzero.types import BasePolicy, Environment, ModelOutputs, TimeStep
 
 
 @dataclass(frozen=True)
