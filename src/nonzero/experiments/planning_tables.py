@@ -139,8 +139,8 @@ def planning_markdown(folder: Path) -> str:
         "The environment is the model. In battles SMAX's own heuristic is the prior, mixed with uniform "
         "play, and rolled out to the end of the episode gives leaf values; payoff games are planned with a "
         "uniform prior and leaves worth nothing. Mean and 95 % bootstrap interval over episodes "
-        f"({' or '.join(map(str, count))} a cell, the same seeds for all methods). `base` is the heuristic, or "
-        "uniform play, alone. The last column compares nonzero with the best other method, episode by "
+        f"({' or '.join(map(str, count))} a cell, the same seeds for all methods). `base` is the heuristic, "
+        "or uniform play, alone. The last column compares nonzero with the best other method, episode by "
         "episode.\n",
     ]
     for is_by_evaluations in (False, True):
