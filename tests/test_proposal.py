@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from nonzero.surrogate.deviations import (
     apply_change,
-    hash_actions,
-    hash_change,
-    hash_table,
+    hash_changes,
     list_changes,
     pick_directions,
     unordered_pairs,
@@ -28,12 +26,18 @@ from nonzero.surrogate.predictor import (
 from nonzero.surrogate.proposal import (
     Optimism,
     Proposal,
-    Tried,
     climb,
     direction_variances,
-    is_member,
     pair_variances,
     propose,
+)
+from nonzero.surrogate.tried import (
+    Tried,
+    hash_actions,
+    hash_table,
+    nothing_tried,
+    tries_of_pairs,
+    with_one_more,
 )
 from nonzero.types import PAIR, SINGLE
 
@@ -42,15 +46,14 @@ LINK = Link(c=2.0, alpha=0.5)
 NOISE = jnp.float32(0.1)
 TABLE = hash_table(AGENTS, ACTIONS)
 EVERYTHING = list(itertools.product(range(ACTIONS), repeat=AGENTS))
-EMPTY = np.uint32(0xFFFFFFFF)
 ALL_LISTED = Optimism(weight=0.5, directions=AGENTS * ACTIONS)
 
 seeds = st.integers(0, 2**32 - 1)
 few = settings(max_examples=25, deadline=None)
 propose_now = jax.jit(propose, static_argnames=("link", "optimism"))
 hash_now = jax.jit(hash_actions)
+one_more_now = jax.jit(with_one_more)
 variances_now = jax.jit(direction_variances, static_argnames="optimism")
-pair_variances_now = jax.jit(pair_variances, static_argnames="optimism")
 
 
 def random_surrogate(seed: int, rank: int = 2) -> Surrogate:
@@ -63,11 +66,10 @@ def random_surrogate(seed: int, rank: int = 2) -> Surrogate:
 
 
 def tried_of(actions: list[tuple[int, ...]]) -> Tried:
-    rows = np.zeros((ROUNDS, AGENTS), np.int32)
-    rows[: len(actions)] = actions
-    hashes = np.full(ROUNDS, EMPTY)
-    hashes[: len(actions)] = [hash_now(TABLE, jnp.array(action, jnp.int32)) for action in actions]
-    return Tried(jnp.array(rows), jnp.arange(ROUNDS) < len(actions), jnp.sort(jnp.array(hashes)))
+    tried = nothing_tried(AGENTS, ACTIONS, ROUNDS)
+    for row, action in enumerate(actions):
+        tried = one_more_now(tried, jnp.array(action, jnp.int32), jnp.int32(row), jnp.bool_(True))
+    return tried
 
 
 def tries_of(actions: list[tuple[int, ...]]) -> jax.Array:
@@ -95,7 +97,7 @@ def proposal_of(
     variances = variances_now(tries_of(tried), NOISE, optimism)
     incumbent, value = jnp.array(tried[0], jnp.int32), jnp.float32(0.25)
     return propose_now(
-        theta, incumbent, value, variances, history, jnp.array(legal), TABLE, link=LINK, optimism=optimism
+        theta, incumbent, value, variances, history, jnp.array(legal), link=LINK, optimism=optimism
     )
 
 
@@ -195,8 +197,10 @@ def test_the_bonus_shrinks_with_the_tries_of_a_direction_and_of_a_pair(seed: int
     played = np.arange(ACTIONS) == np.array(new)[:, None]
     assert (variances[1][played] < variances[0][played]).all()
     assert (variances[1][~played] == variances[0][~played]).all()
-    pairs = [np.asarray(pair_variances_now(tried_of(tried), directions, ALL_LISTED)) for tried in both]
-    together = np.outer(played.ravel(), played.ravel())
+    rows, columns = unordered_pairs(AGENTS * ACTIONS)
+    tries = [tries_of_pairs(tried_of(tried), directions, (rows, columns)) for tried in both]
+    pairs = [np.asarray(pair_variances(pair_tries, ALL_LISTED)) for pair_tries in tries]
+    together = played.ravel()[rows] & played.ravel()[columns]
     assert (pairs[1][together] < pairs[0][together]).all()
     assert (pairs[1][~together] == pairs[0][~together]).all()
 
@@ -219,7 +223,7 @@ def test_hashes_of_changes_are_the_hashes_of_the_changed_actions(seed: int) -> N
     base = jnp.array(rng.integers(ACTIONS, size=AGENTS), jnp.int32)
     agents, choices = np.divmod(rng.permutation(AGENTS * ACTIONS)[:6], ACTIONS)
     changes = list_changes(AGENTS, ACTIONS, Directions(jnp.array(agents), jnp.array(choices)))
-    hashes = hash_change(TABLE, base, hash_now(TABLE, base), changes)
+    hashes = hash_changes(TABLE, base, changes)
     assert hashes.shape == (AGENTS * ACTIONS + 15,)
     assert changes.is_pair.tolist() == [False] * 9 + [True] * 15
     changed = jax.vmap(apply_change, in_axes=(None, 0, 0))(base, changes.first, changes.second)
@@ -228,13 +232,6 @@ def test_hashes_of_changes_are_the_hashes_of_the_changed_actions(seed: int) -> N
     np.testing.assert_array_equal(np.asarray(hashes)[~one_mover], np.asarray(direct)[~one_mover])
     singles = {tuple(row) for row in changed[:9].tolist()}
     assert len(singles) == 1 + AGENTS * (ACTIONS - 1)
-
-
-def test_hashes_tell_joint_actions_apart_and_membership_is_exact() -> None:
-    hashes = jax.vmap(hash_actions, in_axes=(None, 0))(TABLE, jnp.array(EVERYTHING))
-    assert len(set(hashes.tolist())) == len(EVERYTHING)
-    known = jnp.sort(hashes[::2])
-    assert is_member(known, hashes).tolist() == [index % 2 == 0 for index in range(len(EVERYTHING))]
 
 
 def test_directions_to_combine_are_the_best_singles_and_the_furthest_factors() -> None:
@@ -302,16 +299,13 @@ def largest_intermediate(jaxpr) -> int:
 def test_no_array_grows_with_the_square_of_the_directions() -> None:
     agents, actions, rounds, rank = 20, 35, 64, 4
     optimism = Optimism()
-    tried = Tried(
-        jnp.zeros((rounds, agents), jnp.int32), jnp.zeros(rounds, bool), jnp.full(rounds, EMPTY, jnp.uint32)
-    )
+    tried = nothing_tried(agents, actions, rounds)
     theta = init_surrogate(jax.random.key(0), agents, actions, rank)
 
     def propose_anew(theta: Surrogate, incumbent: jax.Array) -> Proposal:
         variances = direction_variances(jnp.zeros((agents, actions), jnp.int32), NOISE, optimism)
         legal = jnp.ones((agents, actions), bool)
-        table = hash_table(agents, actions)
-        return propose(theta, incumbent, jnp.float32(0), variances, tried, legal, table, LINK, optimism)
+        return propose(theta, incumbent, jnp.float32(0), variances, tried, legal, LINK, optimism)
 
     largest = largest_intermediate(jax.make_jaxpr(propose_anew)(theta, jnp.zeros(agents, jnp.int32)).jaxpr)
     assert agents * actions * rank <= largest < (agents * actions) ** 2 / 20

@@ -16,21 +16,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt32
 
-from nonzero.surrogate.deviations import hash_actions, hash_table
 from nonzero.surrogate.fit import History, Ridge, sweep
 from nonzero.surrogate.predictor import Link, Surrogate, init_surrogate, predict
-from nonzero.surrogate.proposal import (
-    Optimism,
-    Proposal,
+from nonzero.surrogate.proposal import Optimism, Proposal, climb, direction_variances, propose
+from nonzero.surrogate.tried import (
     Tried,
-    climb,
-    direction_variances,
-    is_member,
-    propose,
+    hash_actions,
+    hash_table,
+    is_known,
+    nothing_tried,
+    tries_of_actions,
+    with_one_more,
+    with_room,
 )
 from nonzero.types import PRIOR
 
-EMPTY = jnp.uint32(0xFFFFFFFF)
 TURN = 2
 """Joint actions a member chooses in a row; it is refitted before the first of them."""
 FRESH_TRIES = 8
@@ -58,10 +58,7 @@ class Bandit(eqx.Module):
     """What was asked for and what was learned; T is the capacity, E the number of members."""
 
     actions: Int[Array, "T I"]
-    hashes: UInt32[Array, " T"]
-    """Sorted; the largest word where there is none."""
-    tries: Int[Array, "I A"]
-    """How often each action was asked for."""
+    tried: Tried
     count: Int[Array, ""]
     """Rows in use."""
     asked: Int[Array, ""]
@@ -72,7 +69,8 @@ class Bandit(eqx.Module):
     """The mean squared error each member was left with."""
     seen: Int[Array, " E"]
     """How many values each member was fitted to."""
-    key: PRNGKeyArray
+    key: UInt32[Array, " 2"]
+    """Plain numbers, which files can hold and calls hand over sooner."""
 
 
 class Answer(eqx.Module):
@@ -96,15 +94,14 @@ def new_bandit(key: PRNGKeyArray, num_agents: int, num_actions: int, capacity: i
     zero = jnp.zeros((), jnp.int32)
     return Bandit(
         actions=jnp.zeros((capacity, num_agents), jnp.int32),
-        hashes=jnp.full(capacity, EMPTY),
-        tries=jnp.zeros((num_agents, num_actions), jnp.int32),
+        tried=nothing_tried(num_agents, num_actions, capacity),
         count=zero,
         asked=zero,
         drawn=zero,
         members=members,
         noises=jnp.ones(rules.members),
         seen=jnp.zeros(rules.members, jnp.int32),
-        key=key,
+        key=jax.random.key_data(key),
     )
 
 
@@ -112,8 +109,7 @@ def grown(bandit: Bandit, capacity: int) -> Bandit:
     """The same bandit with room for `capacity` joint actions."""
     more = capacity - bandit.actions.shape[0]
     actions = jnp.pad(bandit.actions, ((0, more), (0, 0)))
-    hashes = jnp.pad(bandit.hashes, (0, more), constant_values=EMPTY)
-    return eqx.tree_at(lambda b: (b.actions, b.hashes), bandit, (actions, hashes))
+    return eqx.tree_at(lambda b: (b.actions, b.tried), bandit, (actions, with_room(bandit.tried, capacity)))
 
 
 @partial(jax.jit, static_argnames=("rules",))
@@ -183,17 +179,10 @@ def ask_many(
 @jax.jit
 def remember(bandit: Bandit, actions: Int[Array, " I"], is_new: Bool[Array, ""]) -> Bandit:
     """The bandit with one more row in use, where the joint action is new."""
-    word = hash_actions(hash_table(*bandit.tries.shape), actions)
-    place = jnp.searchsorted(bandit.hashes, word)
-    index = jnp.arange(bandit.hashes.size)
-    later = jnp.where(index == place, word, jnp.roll(bandit.hashes, 1))
-    hashes = jnp.where(is_new & (index >= place), later, bandit.hashes)
     row = bandit.count
     added = bandit.actions.at[row].set(jnp.where(is_new, actions, bandit.actions[row]))
-    tries = bandit.tries.at[jnp.arange(actions.size), actions].add(is_new.astype(jnp.int32))
-    return eqx.tree_at(
-        lambda b: (b.actions, b.hashes, b.tries, b.count), bandit, (added, hashes, tries, row + is_new)
-    )
+    tried = with_one_more(bandit.tried, actions, row, is_new)
+    return eqx.tree_at(lambda b: (b.actions, b.tried, b.count), bandit, (added, tried, row + is_new))
 
 
 def learn(
@@ -232,15 +221,12 @@ def best_change(
     rules: Rules,
 ) -> Proposal:
     """NonUCT over the best few joint actions."""
-    capacity = bandit.actions.shape[0]
-    tried = Tried(bandit.actions, jnp.arange(capacity) < bandit.count, bandit.hashes)
-    variances = direction_variances(bandit.tries, noise, rules.optimism)
-    table = hash_table(*legal.shape)
+    variances = direction_variances(tries_of_actions(bandit.tried), noise, rules.optimism)
     best, rows = jax.lax.top_k(standing, rules.incumbents)
 
     def from_incumbent(row: Int[Array, ""], value: Float[Array, ""]) -> Proposal:
         return propose(
-            theta, bandit.actions[row], value, variances, tried, legal, table, rules.link, rules.optimism
+            theta, bandit.actions[row], value, variances, bandit.tried, legal, rules.link, rules.optimism
         )
 
     proposals = jax.vmap(from_incumbent)(rows, best)
@@ -271,24 +257,32 @@ def fresh_sample(
     """
     num_agents, num_actions = legal.shape
     table = hash_table(num_agents, num_actions)
-    numbers = bandit.drawn + jnp.arange(FRESH_TRIES)
-    samples = jax.vmap(lambda number: stratified_sample(bandit.key, number, legal))(numbers)
+
+    def is_new(actions: Int[Array, " I"]) -> Bool[Array, ""]:
+        return ~is_known(bandit.tried, hash_actions(table, actions)[None])[0]
+
+    def look(carry: tuple) -> tuple:
+        actions = stratified_sample(bandit.key, bandit.drawn + carry[2], legal)
+        return actions, is_new(actions), carry[2] + 1
+
+    sample = stratified_sample(bandit.key, bandit.drawn, legal)
     # Two rounds over the agents, starting anywhere: the game gives their order no meaning.
     order = (jnp.arange(2 * num_agents) + bandit.asked) % num_agents
-    top = climb(theta, samples[0], order, legal)
-    choices = jnp.concatenate([jnp.where(is_uphill, top, samples[0])[None], samples])
-    is_new = ~is_member(bandit.hashes, jax.vmap(partial(hash_actions, table))(choices))
-    first = jnp.argmax(is_new)
-    looked_at = jnp.where(is_new[first], jnp.maximum(first, 1), FRESH_TRIES)
-    return choices[first], is_new[first], bandit.drawn + looked_at
+    sample = jnp.where(is_uphill, climb(theta, sample, order, legal), sample)
+    start = (sample, is_new(sample), jnp.where(is_uphill, 0, 1))
+    actions, found, looked_at = jax.lax.while_loop(
+        lambda carry: ~carry[1] & (carry[2] < FRESH_TRIES), look, start
+    )
+    return actions, found, bandit.drawn + jnp.maximum(looked_at, 1)
 
 
 def stratified_sample(
-    key: PRNGKeyArray, number: Int[Array, ""], legal: Bool[Array, "I A"]
+    key: UInt32[Array, " 2"], number: Int[Array, ""], legal: Bool[Array, "I A"]
 ) -> Int[Array, " I"]:
     """Number `number` of a stream of blocks of A, in each of which every agent walks a permutation."""
     num_agents, num_actions = legal.shape
-    words = jax.random.bits(jax.random.fold_in(key, number // num_actions), (num_agents, num_actions))
+    block = jax.random.fold_in(jax.random.wrap_key_data(key), number // num_actions)
+    words = jax.random.bits(block, (num_agents, num_actions))
     places = jnp.argsort(words, axis=1)[:, number % num_actions]
     counts = legal.sum(axis=1)
     # The place-th legal action, places running round where an agent has fewer actions than others.

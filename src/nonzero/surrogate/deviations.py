@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from nonzero.surrogate.predictor import Directions, Surrogate, chosen
+from nonzero.surrogate.tried import hash_actions
 
 
 class Changes(NamedTuple):
@@ -68,20 +69,10 @@ def list_changes(num_agents: int, num_actions: int, directions: Directions) -> C
     return Changes(listed(rows), listed(columns), jnp.asarray(is_pair))
 
 
-def hash_table(num_agents: int, num_actions: int) -> UInt32[Array, "I A"]:
-    """A fixed random word per (agent, action): a joint action's hash is the sum of its own."""
-    return jax.random.bits(jax.random.key(0x5EED), (num_agents, num_actions), jnp.uint32)
-
-
-def hash_actions(table: UInt32[Array, "I A"], actions: Int[Array, " I"]) -> UInt32[Array, ""]:
-    """The hash of a joint action."""
-    return chosen(table, actions).sum(dtype=jnp.uint32)
-
-
-def hash_change(
-    table: UInt32[Array, "I A"], actions: Int[Array, " I"], base: UInt32[Array, ""], changes: Changes
+def hash_changes(
+    table: UInt32[Array, "I A"], actions: Int[Array, " I"], changes: Changes
 ) -> UInt32[Array, " L"]:
-    """The hashes of all changes of a joint action whose own hash is `base`."""
+    """The hashes of all changes of a joint action."""
     moved = table - chosen(table, actions)[:, None]
     first, second = moved[changes.first], moved[changes.second]
-    return base + first + jnp.where(changes.is_pair, second, jnp.uint32(0))
+    return hash_actions(table, actions) + first + jnp.where(changes.is_pair, second, jnp.uint32(0))

@@ -1,5 +1,6 @@
 """The optimiser's books on the host: which rows of the bandit wait for a value, and the values told."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,9 @@ class Ledger(NamedTuple):
     origins: np.ndarray
     """[T] PRIOR, SINGLE or PAIR."""
 
-    def copy(self) -> "Ledger":
-        """The same books, not shared."""
-        return Ledger(*(array.copy() for array in self))
+    def before_asking(self) -> "Ledger":
+        """The same books, unchanged by what will be handed out."""
+        return self._replace(waiting=self.waiting.copy(), origins=self.origins.copy())
 
     def grown(self, capacity: int) -> "Ledger":
         """The same books with room for `capacity` rows."""
@@ -31,18 +32,21 @@ class Ledger(NamedTuple):
 
     def scale(self) -> tuple[float, float]:
         """The mean and the spread of the values told, which normalise them."""
-        told = self.means()[self.counts > 0]
-        if told.size == 0:
+        is_told, means = self.counts > 0, self.means()
+        count = np.count_nonzero(is_told)
+        if count == 0:
             return 0.0, 1.0
-        largest = float(np.abs(told).max()) or 1.0
-        spread = largest * float(np.std(told / largest))
+        largest = float(np.abs(means).max()) or 1.0
+        centre = float(means.sum()) / count
+        shares = (means - centre) / largest * is_told
+        spread = largest * math.sqrt(float(shares @ shares) / count)
         # Equal values differ by rounding alone, which must not be blown up.
-        return float(np.mean(told)), spread if spread > 1e-12 * largest else largest
+        return centre, spread if spread > 1e-12 * largest else largest
 
     def normalised(self) -> np.ndarray:
         """[T] means at zero mean and unit spread; 0 where nothing was told."""
         centre, spread = self.scale()
-        return np.where(self.counts > 0, (self.means() - centre) / spread, 0.0).astype(np.float32)
+        return ((self.means() - centre) / spread * (self.counts > 0)).astype(np.float32)
 
 
 def blank_ledger(capacity: int) -> Ledger:

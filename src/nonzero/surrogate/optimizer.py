@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, overload
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -78,7 +77,7 @@ class NonUCT:
         rank = checked_range(rank, "rank", 0, 64)
         most = max(self.num_actions)
         self._is_legal = is_legal
-        self._mask = np.arange(most) < np.array(self.num_actions)[:, None]
+        self._legal = jnp.array(np.arange(most) < np.array(self.num_actions)[:, None])
         self._rules = Rules(
             rank=rank,
             members=1 if rank == 0 else Rules.members,
@@ -139,7 +138,7 @@ class NonUCT:
         """Everything needed to go on to the bit, as numpy arrays and plain values."""
         return {
             "settings": self._settings(),
-            "bandit": [np.array(leaf) for leaf in jax.tree.leaves(with_plain_key(self._bandit))],
+            "bandit": [np.array(leaf) for leaf in jax.tree.leaves(self._bandit)],
             "ledger": [array.copy() for array in self._ledger],
         }
 
@@ -152,17 +151,16 @@ class NonUCT:
         except (TypeError, ValueError, IndexError) as error:
             raise ValueError(f"not a state of NonUCT: {error}") from None
         fresh = self._fresh_bandit(FIRST_CAPACITY)
-        blank = (with_plain_key(grown(fresh, max(capacity, FIRST_CAPACITY))), blank_ledger(capacity))
+        blank = (grown(fresh, max(capacity, FIRST_CAPACITY)), blank_ledger(capacity))
         leaves, structure = jax.tree.flatten(blank)
         if [(x.shape, x.dtype) for x in leaves] != [(x.shape, x.dtype) for x in arrays]:
             raise ValueError("not a state of NonUCT: its arrays have other shapes")
         bandit, self._ledger = jax.tree.unflatten(structure, arrays)
-        bandit = jax.tree.map(jnp.array, bandit)
-        self._bandit = eqx.tree_at(lambda b: b.key, bandit, jax.random.wrap_key_data(bandit.key))
+        self._bandit = jax.tree.map(jnp.array, bandit)
         self._rows = self._handed_out()
 
     def _fresh_bandit(self, capacity: int) -> Bandit:
-        num_agents, num_actions = self._mask.shape
+        num_agents, num_actions = self._legal.shape
         return new_bandit(jax.random.key(self.seed), num_agents, num_actions, capacity, self._rules)
 
     def _settings(self) -> dict[str, Any]:
@@ -175,7 +173,7 @@ class NonUCT:
         }
 
     def _ask_many(self, batch: int) -> list[Action]:
-        before = self._bandit, self._ledger.copy()
+        before = self._bandit, self._ledger.before_asking()
         answers: list[Action] = []
         try:
             while len(answers) < batch:
@@ -224,7 +222,7 @@ class NonUCT:
         self._make_room(count)
         ledger = self._ledger
         weights = ledger.counts.astype(np.float32)
-        state = (self._bandit, ledger.normalised(), weights, ledger.waiting, self._mask)
+        state = (self._bandit, ledger.normalised(), weights, ledger.waiting, self._legal)
         self._bandit, answers = ask_many(*state, self._rules, count)
         return [
             (tuple(actions), row, origin)
@@ -266,8 +264,3 @@ class NonUCT:
     def _handed_out(self) -> dict[Action, int]:
         is_out = self._ledger.waiting | (self._ledger.counts > 0)
         return {action: row for row, action in enumerate(self._came_up()) if is_out[row]}
-
-
-def with_plain_key(bandit: Bandit) -> Bandit:
-    """The bandit with its random key as plain numbers, such as files can hold."""
-    return eqx.tree_at(lambda b: b.key, bandit, jax.random.key_data(bandit.key))

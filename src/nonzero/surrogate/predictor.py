@@ -101,10 +101,17 @@ def single_score_changes(theta: Surrogate, actions: Int[Array, " I"]) -> Float[A
     return theta.w - chosen(theta.w, actions)[:, None] + interaction
 
 
+def gains(
+    theta: Surrogate, actions: Int[Array, " I"], score_changes: Float[Array, "*L"], link: Link
+) -> Float[Array, "*L"]:
+    """How much η grows where z changes by so much."""
+    z = score(theta, actions)
+    return apply_link(z + score_changes, link) - apply_link(z, link)
+
+
 def single_gains(theta: Surrogate, actions: Int[Array, " I"], link: Link) -> Float[Array, "I A"]:
     """Δ_u η of every direction."""
-    z = score(theta, actions)
-    return apply_link(z + single_score_changes(theta, actions), link) - apply_link(z, link)
+    return gains(theta, actions, single_score_changes(theta, actions), link)
 
 
 def pair_score_changes(
@@ -121,8 +128,7 @@ def pair_gains(
     theta: Surrogate, actions: Int[Array, " I"], directions: Directions, link: Link
 ) -> Float[Array, "M M"]:
     """η(a^(u,v)) − η(a) = Δ_u + Δ_v + Δ²_{u,v} for all pairs among M directions."""
-    z = score(theta, actions)
-    return apply_link(z + pair_score_changes(theta, actions, directions), link) - apply_link(z, link)
+    return gains(theta, actions, pair_score_changes(theta, actions, directions), link)
 
 
 def mixed_differences(

@@ -10,26 +10,25 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int
 
 from nonzero.surrogate.deviations import (
     apply_change,
-    hash_actions,
-    hash_change,
+    hash_changes,
     list_changes,
     pick_directions,
     unordered_pairs,
 )
 from nonzero.surrogate.predictor import (
-    Directions,
     Link,
     Surrogate,
     chosen,
-    moves_two_agents,
-    pair_gains,
+    gains,
+    pair_score_changes,
     signs,
     single_gains,
 )
+from nonzero.surrogate.tried import Tried, hash_table, is_known, tries_of_pairs
 from nonzero.types import PAIR, SINGLE
 
 
@@ -45,15 +44,6 @@ class Optimism:
     """The same of an entry of v."""
     directions: int = 32
     """M: how many directions are combined to pairs; 0 proposes single changes only."""
-
-
-class Tried(NamedTuple):
-    """The joint actions asked for so far; where `filled` is False a row is empty."""
-
-    actions: Int[Array, "T I"]
-    filled: Bool[Array, " T"]
-    hashes: UInt32[Array, " T"]
-    """Sorted, so that membership is a binary search; empty rows hold the largest word."""
 
 
 class Proposal(NamedTuple):
@@ -73,12 +63,9 @@ def direction_variances(
     return 1.0 / (1.0 / optimism.prior_w + tries / noise)
 
 
-def pair_variances(tried: Tried, directions: Directions, optimism: Optimism) -> Float[Array, "M M"]:
+def pair_variances(tries: Int[Array, " L"], optimism: Optimism) -> Float[Array, " L"]:
     """What is not known of each pair's interaction, after all tries of both of its actions together."""
-    # Agents first: whole rows are copied, which is many times quicker than single numbers.
-    rows = tried.actions.T[directions.agents] == directions.choices[:, None]
-    rows = (rows & tried.filled).astype(jnp.float32)
-    return optimism.prior_v / (1.0 + rows @ rows.T)
+    return optimism.prior_v / (1.0 + tries)
 
 
 def propose(
@@ -88,39 +75,35 @@ def propose(
     variances: Float[Array, "I A"],
     tried: Tried,
     legal: Bool[Array, "I A"],
-    table: UInt32[Array, "I A"],
     link: Link,
     optimism: Optimism,
 ) -> Proposal:
-    """The untried change of one incumbent that promises most; `table` hashes joint actions."""
+    """The untried change of one incumbent that promises most."""
     num_agents, num_actions = legal.shape
     possible = legal & (jnp.arange(num_actions) != incumbent[:, None])
     single = single_gains(theta, incumbent, link) + optimism.weight * jnp.sqrt(variances)
     single = jnp.where(possible, single, -jnp.inf)
     count = min(optimism.directions, num_agents * num_actions)
     directions = pick_directions(theta, incumbent, single, count)
+    pairs = left, right = unordered_pairs(count)
     unknown = variances[directions]
-    bonus = jnp.sqrt(unknown[:, None] + unknown[None, :] + pair_variances(tried, directions, optimism))
-    allowed = moves_two_agents(directions) & possible[directions][:, None] & possible[directions][None, :]
-    pair = pair_gains(theta, incumbent, directions, link) + optimism.weight * bonus
-    pair = jnp.where(allowed, pair, -jnp.inf)[unordered_pairs(count)]
+    together = pair_variances(tries_of_pairs(tried, directions, pairs), optimism)
+    bonus = jnp.sqrt(unknown[left] + unknown[right] + together)
+    allowed = directions.agents[left] != directions.agents[right]
+    allowed &= possible[directions][left] & possible[directions][right]
+    pair = gains(theta, incumbent, pair_score_changes(theta, incumbent, directions)[pairs], link)
+    pair = jnp.where(allowed, pair + optimism.weight * bonus, -jnp.inf)
     changes = list_changes(num_agents, num_actions, directions)
-    hashes = hash_change(table, incumbent, hash_actions(table, incumbent), changes)
-    gains = jnp.concatenate([single.ravel(), pair])
-    gains = jnp.where(is_member(tried.hashes, hashes), -jnp.inf, gains)
-    best = jnp.argmax(gains)
+    optimistic = jnp.concatenate([single.ravel(), pair])
+    hashes = hash_changes(hash_table(num_agents, num_actions), incumbent, changes)
+    optimistic = jnp.where(is_known(tried, hashes), -jnp.inf, optimistic)
+    best = jnp.argmax(optimistic)
     first, second, is_pair = jax.tree.map(lambda x: x[best], tuple(changes))
     return Proposal(
         apply_change(incumbent, first, second),
-        incumbent_value + gains[best],
+        incumbent_value + optimistic[best],
         jnp.where(is_pair, PAIR, SINGLE),
     )
-
-
-def is_member(hashes: UInt32[Array, " T"], wanted: UInt32[Array, " L"]) -> Bool[Array, " L"]:
-    """Which of the wanted words are among the sorted ones."""
-    place = jnp.minimum(jnp.searchsorted(hashes, wanted), hashes.shape[0] - 1)
-    return hashes[place] == wanted
 
 
 def climb(
