@@ -68,7 +68,7 @@ def test_ask_tell_and_best_find_the_best_of_a_small_space(agent: NonUCT) -> None
 
 
 def test_origins_are_samples_first_and_changes_later(agent: NonUCT) -> None:
-    told = play(agent, 20, lambda action: float(sum(action)))
+    told = play(agent, 20)
     origins = [agent.origin(action) for action, _ in told]
     assert origins[:8] == ["prior"] * 8
     assert set(origins[8:]) >= {"single", "pair"}

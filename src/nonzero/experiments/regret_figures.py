@@ -151,13 +151,18 @@ def draw_separation(rows: list[Row]) -> Figure:
             draw_method(panel, rows, rank, method)
         sizes, rounds, _ = series(rows, rank, "ucb1", "to_global")
         panel.semilogy(
-            sizes, np.median(rounds, 1), "x", color=METHODS["ucb1"][1], ms=4, label="UCB1, best of all"
+            sizes,
+            np.median(rounds, 1),
+            "x",
+            color=METHODS["ucb1"][1],
+            ms=4,
+            label="UCB1, until the best of all",
         )
         panel.set(title=f"game R = {rank}", xlabel="n·d", xscale="log")
         panel.xaxis.set_major_formatter(ScalarFormatter())
         panel.set_xticks([10, 20, 50, 100, 200])
         panel.minorticks_off()
-        panel.legend(fontsize=7, loc="upper left")
+        panel.legend(fontsize=7, loc="upper right")
     panels[0].set_ylabel("rounds to a local maximum")
     return figure
 
@@ -168,9 +173,7 @@ def draw_method(panel: Axes, rows: list[Row], rank: int, method: str) -> None:
     sizes, rounds, _ = series(rows, rank, method, "to_local")
     low, middle, high = np.percentile(rounds, [25, 50, 75], axis=1)
     bars = np.stack([middle - low, high - middle])
-    panel.errorbar(
-        sizes, middle, bars, fmt="o", color=colour, ms=4, capsize=2, label=f"{name}, local maximum"
-    )
+    panel.errorbar(sizes, middle, bars, fmt="o", color=colour, ms=4, capsize=2, label=name)
     is_power = method == "nonuct"
     x = np.log(sizes) if is_power else sizes
     slope = size_slope(x, rounds)[0]

@@ -16,7 +16,9 @@ class Estimate(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+        # Adding zero turns what is rounded to minus zero into zero.
+        value, low, high = (round(number, 2) + 0.0 for number in self)
+        return f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
 def growth_exponent(rounds: np.ndarray, curves: np.ndarray, decades: float = 1.0) -> Estimate:
