@@ -11,6 +11,7 @@ from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
 from nonzero.cli.parse import Group, parse
+from nonzero.cli.plan import Plan
 from nonzero.cli.reproduce import ReproducePlanning, ReproduceRegret
 
 COMMANDS = Group(
@@ -20,6 +21,7 @@ COMMANDS = Group(
     """,
     {
         "demo": Demo,
+        "plan": Plan,
         "envs": Envs,
         "doctor": Doctor,
         "bench": Group(

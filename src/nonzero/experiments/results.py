@@ -19,11 +19,21 @@ PACKAGES = ("nonzero-mcts", "jax", "jaxlib", "equinox", "numpy", "optax", "jaxma
 Row = Mapping[str, object]
 
 
-def write_results(path: Path | str, rows: Sequence[Row], settings: Mapping[str, object]) -> None:
-    """Write rows with settings, versions, commit and date; the file appears complete or not at all."""
+def write_results(
+    path: Path | str,
+    rows: Sequence[Row],
+    settings: Mapping[str, object],
+    *,
+    summary: Mapping[str, object] | None = None,
+) -> None:
+    """Write rows with settings, versions, commit and date; the file appears complete or not at all.
+
+    The `summary` of all rows, if there is one, stands beside them at the top level.
+    """
     path = Path(path)
     check_writable(path)
     document = {
+        **(summary or {}),
         "settings": dict(settings),
         "versions": versions(),
         "commit": commit(),
