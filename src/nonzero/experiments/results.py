@@ -43,6 +43,11 @@ def write_results(
     text = json.dumps(document, indent=1, default=plain, allow_nan=False) + "\n"
     # Lists of numbers go on one line, so that a hundred episodes are no hundred lines.
     text = re.sub(r"\[\s+([-\w.,\s+]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that appears complete or not at all, in place of what was there."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")
