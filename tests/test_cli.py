@@ -78,7 +78,7 @@ def test_version(nonzero_command: Call):
     ("words", "part"),
     [
         (["env"], "did you mean 'envs'?"),
-        (["zzz"], "known are demo, envs, doctor"),
+        (["zzz"], "known are demo, plan, envs, doctor"),
         (["bench"], "'nonzero bench' needs a command: envs"),
         (["bench", "env"], "unknown command 'nonzero bench env': did you mean 'envs'?"),
         (["bench", "envs", "--jsn", "f"], "did you mean --json?"),

@@ -15,7 +15,8 @@ from nonzero.model.inference import (
     window_histories,
 )
 from nonzero.model.layers import Attention, Block
-from nonzero.model.networks import Model, ModelSettings
+from nonzero.model.networks import Model
+from nonzero.model.settings import ModelSettings
 from nonzero.search import preset, search
 from nonzero.surrogate.predictor import Link, Surrogate, predict
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nonzero.evaluation.statistics import bootstrap_interval, paired_difference
+from nonzero.evaluation.statistics import bootstrap_interval, interquartile_mean, paired_difference
 
 
 def test_interval_holds_the_mean_about_as_often_as_it_says():
@@ -38,3 +38,10 @@ def test_wrong_shapes_are_refused(values: list):
 def test_unpaired_values_are_refused():
     with pytest.raises(ValueError, match="one shape"):
         paired_difference([1.0, 2.0], [1.0])
+
+
+def test_interquartile_mean_by_hand() -> None:
+    assert interquartile_mean([0, 1, 2, 100]) == 1.5
+    # Of six values one and a half are cut off at each end.
+    assert interquartile_mean([9, 1, 2, 3, 4, 100]) == pytest.approx((0.5 * 2 + 3 + 4 + 0.5 * 9) / 3)
+    assert interquartile_mean([7.0]) == 7.0

@@ -9,6 +9,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "jumanji": ("jumanji",),
     "pettingzoo": ("pettingzoo",),
     "ray": ("ray",),
+    "tensorboard": ("tensorboardX",),
     "bench": ("mctx", "optuna", "nevergrad"),
 }
 """The extras of use to those who do not develop NonZero, and the packages that each must bring."""

@@ -11,7 +11,9 @@ from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
 from nonzero.cli.parse import Group, parse
+from nonzero.cli.plan import Plan
 from nonzero.cli.reproduce import ReproducePlanning, ReproduceRegret
+from nonzero.cli.train import Evaluate, Plot, Train
 
 COMMANDS = Group(
     """Multi-agent tree search that finds coordination.
@@ -20,8 +22,12 @@ COMMANDS = Group(
     """,
     {
         "demo": Demo,
+        "plan": Plan,
         "envs": Envs,
         "doctor": Doctor,
+        "train": Train,
+        "evaluate": Evaluate,
+        "plot": Plot,
         "bench": Group(
             "Measure and print a table.",
             {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks, "search": BenchSearch},

@@ -34,3 +34,16 @@ def paired_difference(first: ArrayLike, second: ArrayLike, *, confidence: float 
     if left.shape != right.shape:
         raise ValueError(f"paired values have one shape, got {left.shape} and {right.shape}")
     return bootstrap_interval(left - right, confidence=confidence)
+
+
+def interquartile_mean(values: ArrayLike) -> float:
+    """The mean of the middle half; of values that the quartiles cut, the inner part counts."""
+    sample = np.sort(np.asarray(values, np.float64))
+    if sample.ndim != 1 or sample.size == 0:
+        raise ValueError(
+            f"an interquartile mean needs a list of at least one value, got shape {sample.shape}"
+        )
+    place = np.arange(sample.size)
+    quarter = sample.size / 4.0
+    weight = np.clip(np.minimum(place + 1 - quarter, sample.size - quarter - place), 0.0, 1.0)
+    return float(np.average(sample, weights=weight))

@@ -19,11 +19,21 @@ PACKAGES = ("nonzero-mcts", "jax", "jaxlib", "equinox", "numpy", "optax", "jaxma
 Row = Mapping[str, object]
 
 
-def write_results(path: Path | str, rows: Sequence[Row], settings: Mapping[str, object]) -> None:
-    """Write rows with settings, versions, commit and date; the file appears complete or not at all."""
+def write_results(
+    path: Path | str,
+    rows: Sequence[Row],
+    settings: Mapping[str, object],
+    *,
+    summary: Mapping[str, object] | None = None,
+) -> None:
+    """Write rows with settings, versions, commit and date; the file appears complete or not at all.
+
+    The `summary` of all rows, if there is one, stands beside them at the top level.
+    """
     path = Path(path)
     check_writable(path)
     document = {
+        **(summary or {}),
         "settings": dict(settings),
         "versions": versions(),
         "commit": commit(),
@@ -33,6 +43,11 @@ def write_results(path: Path | str, rows: Sequence[Row], settings: Mapping[str, 
     text = json.dumps(document, indent=1, default=plain, allow_nan=False) + "\n"
     # Lists of numbers go on one line, so that a hundred episodes are no hundred lines.
     text = re.sub(r"\[\s+([-\w.,\s+]*?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    write_whole(path, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that appears complete or not at all, in place of what was there."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text(text, encoding="utf-8")

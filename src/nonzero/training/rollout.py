@@ -1,0 +1,123 @@
+"""Play: the search chooses for a batch of environments, and what happened is kept for learning."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from nonzero.envs.wrappers import AutoReset, AutoResetState
+from nonzero.model.inference import extend_history, initial_inference, recurrent_inference, start_history
+from nonzero.model.networks import Model
+from nonzero.search import Rules, SearchResult, search
+from nonzero.training.settings import SearchSettings
+
+
+class PolicyTargets(eqx.Module):
+    """What a search found for its root, as far as learning uses it."""
+
+    actions: Int[Array, "*B K I"]
+    shares: Float[Array, "*B K"]
+    """Of the visits; 0 in an empty slot."""
+    q: Float[Array, "*B K"]
+    value: Float[Array, "*B"]
+    """The model's own value of the root, from which advantages are measured."""
+
+
+class Step(eqx.Module):
+    """One step of play: what was seen, what was done, what followed, what the search had found."""
+
+    obs: Float[Array, "*B I O"]
+    legal: Bool[Array, "*B I A"]
+    is_first: Bool[Array, "*B"]
+    actions: Int[Array, "*B I"]
+    reward: Float[Array, "*B"]
+    terminated: Bool[Array, "*B"]
+    truncated: Bool[Array, "*B"]
+    policy: PolicyTargets
+
+
+class Play(eqx.Module):
+    """Environments in the middle of their episodes, [E, ...]."""
+
+    envs: AutoResetState
+    history: Float[Array, "E L I O"]
+    is_first: Bool[Array, " E"]
+    returned: Float[Array, " E"]
+    """Reward of the running episodes so far."""
+
+
+class Finished(eqx.Module):
+    """Episodes that ended within one step of all environments."""
+
+    is_last: Bool[Array, " E"]
+    returned: Float[Array, " E"]
+    won: Bool[Array, " E"]
+
+
+def start_play(env: AutoReset[Any], key: PRNGKeyArray, num_envs: int, length: int) -> Play:
+    """All environments at the start of an episode, with histories of `length`."""
+    envs, first = jax.vmap(env.reset)(jax.random.split(key, num_envs))
+    return Play(envs, start_history(first.obs, length), jnp.ones(num_envs, bool), jnp.zeros(num_envs))
+
+
+def plan(
+    model: Model,
+    history: Float[Array, "B L I O"],
+    legal: Bool[Array, "B I A"],
+    key: PRNGKeyArray,
+    rules: Rules,
+    settings: SearchSettings,
+) -> tuple[SearchResult, Float[Array, "B"]]:
+    """Search from observed states; also the model's own values of them."""
+    root = initial_inference(model, history)
+    result = search(
+        recurrent_inference,
+        model,
+        root,
+        key,
+        num_simulations=settings.simulations,
+        num_candidates=settings.candidates,
+        rules=rules,
+        legal=legal,
+        dirichlet_fraction=settings.dirichlet_fraction,
+        dirichlet_alpha=settings.dirichlet_alpha,
+        temperature=settings.temperature,
+    )
+    return result, root[0].value
+
+
+def policy_targets(result: SearchResult, value: Float[Array, "B"]) -> PolicyTargets:
+    """The targets in a search's result."""
+    return PolicyTargets(result.candidates.actions, result.weights, result.q, value)
+
+
+def collect(
+    env: AutoReset[Any], model: Model, play: Play, key: PRNGKeyArray, rules: Rules, settings: SearchSettings
+) -> tuple[Play, Step, Finished]:
+    """One step of every environment, chosen by search."""
+    search_key, step_key = jax.random.split(key)
+    current = play.envs.current
+    result, value = plan(model, play.history, current.legal, search_key, rules, settings)
+    step_keys = jax.random.split(step_key, current.reward.shape[0])
+    envs, outcome = jax.vmap(env.step)(play.envs, result.action, step_keys)
+    step = Step(
+        obs=current.obs,
+        legal=current.legal,
+        is_first=play.is_first,
+        actions=result.action,
+        reward=outcome.reward,
+        terminated=outcome.terminated,
+        # Both at once is an end: what would have followed is worth nothing.
+        truncated=outcome.truncated & ~outcome.terminated,
+        policy=policy_targets(result, value),
+    )
+    returned = play.returned + outcome.reward
+    following = Play(
+        envs=envs,
+        history=extend_history(play.history, envs.current.obs, outcome.is_last),
+        is_first=outcome.is_last,
+        returned=jnp.where(outcome.is_last, 0.0, returned),
+    )
+    return following, step, Finished(outcome.is_last, returned, outcome.won)
