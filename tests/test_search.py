@@ -333,7 +333,7 @@ def test_enumerated_candidates_are_all_joint_actions() -> None:
 
 def test_number_of_kept_returns() -> None:
     for rho, expected in ((0.0, [1, 2, 3, 4, 5]), (0.75, [1, 1, 1, 1, 2]), (0.8, [1, 1, 1, 1, 1])):
-        kept = Averaging(rho, 0.8).num_kept(jnp.arange(1.0, 6.0))
+        kept = Averaging(rho, 0.8).num_kept(jnp.arange(1, 6))
         np.testing.assert_array_equal(kept, expected)
 
 

@@ -44,7 +44,7 @@ def test_invariants(name: str, seed: int, mask: list[bool]) -> None:
     into = visits[rows, parent[:, 1:], slot[:, 1:]]
     np.testing.assert_array_equal(into, 1 + visits[:, 1:].sum(axis=-1))
     np.testing.assert_array_equal(
-        children[rows, parent[:, 1:], slot[:, 1:]], np.arange(1, SIMULATIONS + 1)[None]
+        children[rows, parent[:, 1:], slot[:, 1:]], np.tile(np.arange(1, SIMULATIONS + 1), (BATCH, 1))
     )
     np.testing.assert_array_equal(depth[:, 1:], depth[rows, parent[:, 1:]] + 1)
     np.testing.assert_array_equal(children >= 0, visits > 0)
