@@ -125,15 +125,15 @@ def row(method: str, speed: float, **cell: object) -> dict[str, object]:
 def test_tables_compare_what_belongs_together():
     rows = [
         row("mazero", 1000.0),
-        row("network", 2000.0),
-        row("mazero", 800.0, simulations=400),
+        row("network", 2000.0, share_of_network=None),
+        row("mazero", 800.0, simulations=400, share_of_network=0.4),
         row("mazero", 900.0, candidates=14, megabytes=2.5, times_mctx=None),
     ]
     speeds = speed_rows(rows)
     assert [line["mazero"] for line in speeds] == [
         "1,000 (2.00 ×, 50%)",
         "900 (50%)",
-        "800 (2.00 ×, 50%)",
+        "800 (2.00 ×, 40%)",
     ]
     assert speeds[0]["network"] == "2,000"
     (growth,) = growth_rows(rows)
