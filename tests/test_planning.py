@@ -151,3 +151,10 @@ def test_the_command_measures_and_writes_tables(tmp_path: Path, capsys: pytest.C
     assert main([*words, "--candidates", "2", "--episodes", "2", "--out", str(tmp_path / "out")]) == 0
     assert "Wrote" in capsys.readouterr().out
     assert f"| {GAME} | 3 | 2 |" in (tmp_path / "out" / "tables.md").read_text()
+
+
+RESULTS = Path(__file__).parent.parent / "results" / "planning"
+
+
+def test_published_tables_are_those_of_the_committed_rows():
+    assert (RESULTS / "tables.md").read_text() == planning_markdown(RESULTS)

@@ -97,6 +97,10 @@ def test_commit_is_a_hash_in_a_checkout_and_null_elsewhere(tmp_path: Path, monke
     assert found is not None
     assert len(found) >= 7
     assert head.startswith(found)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "rows.json").write_text("{}")
+    subprocess.run([*git, "add", "results"], check=True)
+    assert results.commit() == found
     (tmp_path / "file").write_text("two")
     assert results.commit() == f"{found}-dirty"
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))

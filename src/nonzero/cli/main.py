@@ -13,6 +13,7 @@ from nonzero.cli.environments import Envs
 from nonzero.cli.parse import Group, parse
 from nonzero.cli.plan import Plan
 from nonzero.cli.reproduce import ReproducePlanning, ReproduceRegret
+from nonzero.cli.table1 import ReproduceTable1
 from nonzero.cli.train import Evaluate, Plot, Train
 
 COMMANDS = Group(
@@ -34,7 +35,7 @@ COMMANDS = Group(
         ),
         "reproduce": Group(
             "Measure again what the documents claim.",
-            {"regret": ReproduceRegret, "planning": ReproducePlanning},
+            {"regret": ReproduceRegret, "planning": ReproducePlanning, "table1": ReproduceTable1},
         ),
     },
 )

@@ -96,16 +96,23 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The short hash of the checkout that runs, "-dirty" after it where changes are uncommitted, or None."""
+    """The short hash of the checkout that runs, or None; "-dirty" behind it if more than results changed."""
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():  # installed: a repository further up would be somebody else's
         return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    head = git(root, "rev-parse", "--short", "HEAD")
+    changes = git(root, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results")
+    return None if head is None or changes is None else f"{head}-dirty" if changes else head
+
+
+def git(root: Path, *words: str) -> str | None:
+    """What git answers in a checkout, or None."""
+    command = ["git", "-C", str(root), *words]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return answer.stdout.strip() or None if answer.returncode == 0 else None
+    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def plain(value: object) -> object:
