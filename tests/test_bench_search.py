@@ -1,7 +1,9 @@
 """The measurement of the search's speed: what it measures, keeps, refuses and says."""
 
 import importlib.util
+import re
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,14 @@ from nonzero.experiments.bench_planners import Setting, arguments, planner
 from nonzero.experiments.bench_search import SearchBench, added, bench_search
 from nonzero.experiments.bench_start import measure_start
 from nonzero.experiments.results import read_results, write_results
-from nonzero.experiments.search_tables import growth_rows, memory_rows, search_markdown, speed_rows
+from nonzero.experiments.search_tables import (
+    growth_rows,
+    memory_rows,
+    search_markdown,
+    speed_rows,
+    start_rows,
+)
+from nonzero.experiments.tables import markdown_table
 
 QUICK = ("--alternations", "1", "--seconds", "0.001", "--simulations", "4", "--candidates", "2")
 TINY = ("bench", "search", "--sizes", "2x3", *QUICK)
@@ -116,15 +125,15 @@ def row(method: str, speed: float, **cell: object) -> dict[str, object]:
 def test_tables_compare_what_belongs_together():
     rows = [
         row("mazero", 1000.0),
-        row("network", 2000.0),
-        row("mazero", 800.0, simulations=400),
+        row("network", 2000.0, share_of_network=None),
+        row("mazero", 800.0, simulations=400, share_of_network=0.4),
         row("mazero", 900.0, candidates=14, megabytes=2.5, times_mctx=None),
     ]
     speeds = speed_rows(rows)
     assert [line["mazero"] for line in speeds] == [
         "1,000 (2.00 ×, 50%)",
         "900 (50%)",
-        "800 (2.00 ×, 50%)",
+        "800 (2.00 ×, 40%)",
     ]
     assert speeds[0]["network"] == "2,000"
     (growth,) = growth_rows(rows)
@@ -137,3 +146,23 @@ def test_tables_compare_what_belongs_together():
 def test_the_bench_plans_with_any_preset():
     bench = SearchBench(("2x3",), (1,), (3,), (2,), ("enumerate", "sampled-muzero"), 1, 0.001)
     assert [line["method"] for line in bench_search(bench)] == ["enumerate", "sampled-muzero"]
+
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_documents_show_the_tables_of_the_result_file():
+    rows = read_results(ROOT / "results/search/speed.json")["rows"]
+    assert (ROOT / "results/search/speed.md").read_text() == search_markdown(rows)
+    text = (ROOT / "docs/search.md").read_text()
+    for table in (speed_rows(rows), growth_rows(rows), memory_rows(rows), start_rows(rows)):
+        assert markdown_table(table) in text
+
+
+def test_the_program_in_the_document_plans():
+    text = (ROOT / "docs/search.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    known: dict[str, Any] = {}
+    exec(program, known)
+    assert known["result"].action.shape == (4, 3)
+    np.testing.assert_allclose(known["result"].weights.sum(axis=1), 1.0, rtol=1e-6)

@@ -92,6 +92,21 @@ def test_words_that_mean_nothing_get_one_line(nonzero_command: Call, words: list
     assert_one_line(nonzero_command(*words), "nonzero: ", part)
 
 
+def test_compiled_code_is_kept_where_the_user_keeps_caches_or_says(
+    nonzero_command: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
+        monkeypatch.setenv(name, "here to be restored")
+        monkeypatch.delenv(name)
+    nonzero_command("--version")
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "nonzero" / "jax")
+    assert float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"]) < 1
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "elsewhere")
+    nonzero_command("--version")
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "elsewhere"
+
+
 def failing(error: BaseException) -> type[parse.Command]:
     @dataclass(frozen=True)
     class Fails:

@@ -10,7 +10,7 @@ import pytest
 
 from nonzero.search import PRESETS, Expansion, Rules, Selection, preset, run, search
 from nonzero.search.backup import Averaging
-from nonzero.search.expand import enumerated, sample
+from nonzero.search.expand import dirichlet_noise, enumerated, log_gamma, sample
 from nonzero.types import ModelOutputs, NonZeroError
 from search_models import ALL_RULES, TableGame, compiled, random_game, recurrent
 
@@ -333,5 +333,25 @@ def test_enumerated_candidates_are_all_joint_actions() -> None:
 
 def test_number_of_kept_returns() -> None:
     for rho, expected in ((0.0, [1, 2, 3, 4, 5]), (0.75, [1, 1, 1, 1, 2]), (0.8, [1, 1, 1, 1, 1])):
-        kept = Averaging(rho, 0.8).num_kept(jnp.arange(1.0, 6.0))
+        kept = Averaging(rho, 0.8).num_kept(jnp.arange(1, 6))
         np.testing.assert_array_equal(kept, expected)
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 2.0])
+def test_gamma_numbers_have_the_distributions_moments(alpha: float) -> None:
+    numbers = np.exp(np.asarray(log_gamma(jax.random.key(3), jnp.float32(alpha), (200_000,)), np.float64))
+    # Mean and variance of Gamma(α) are α; the third moment is α (α + 1) (α + 2).
+    for power, expected in ((1, alpha), (2, alpha * (alpha + 1)), (3, alpha * (alpha + 1) * (alpha + 2))):
+        moments = numbers**power
+        error = moments.std() / np.sqrt(len(moments))
+        assert abs(moments.mean() - expected) < 5 * error
+
+
+def test_dirichlet_noise_sums_to_its_fraction_over_legal_actions() -> None:
+    legal = jnp.array([[[1, 1, 0], [0, 1, 0]]], bool)
+    for alpha in (1e-3, 0.3, 100.0):
+        noise = dirichlet_noise(jax.random.key(0), legal, jnp.float32(0.25), jnp.float32(alpha))
+        np.testing.assert_allclose(noise.sum(axis=-1), 0.25, rtol=1e-5)
+        assert np.all(np.asarray(noise)[~np.asarray(legal)] == 0)
+        np.testing.assert_allclose(noise[0, 1, 1], 0.25, rtol=1e-5)
+    np.testing.assert_allclose(noise[0, 0, :2], 0.125, atol=0.04)

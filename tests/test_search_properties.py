@@ -44,7 +44,7 @@ def test_invariants(name: str, seed: int, mask: list[bool]) -> None:
     into = visits[rows, parent[:, 1:], slot[:, 1:]]
     np.testing.assert_array_equal(into, 1 + visits[:, 1:].sum(axis=-1))
     np.testing.assert_array_equal(
-        children[rows, parent[:, 1:], slot[:, 1:]], np.arange(1, SIMULATIONS + 1)[None]
+        children[rows, parent[:, 1:], slot[:, 1:]], np.tile(np.arange(1, SIMULATIONS + 1), (BATCH, 1))
     )
     np.testing.assert_array_equal(depth[:, 1:], depth[rows, parent[:, 1:]] + 1)
     np.testing.assert_array_equal(children >= 0, visits > 0)
@@ -128,8 +128,7 @@ def test_os_lambda_equals_its_definition(returns: list[tuple[int, int]], rho: fl
     rule, size = Averaging(rho, lam), 31
     own = 0.5
     expected = [(0, own)]
-    empty = new_record(rule, jnp.array([own]), 0, size)
-    record: Record = jax.tree.map(lambda x: x[None], empty)
+    record: Record = new_record(rule, jnp.array([own]), 0, size)
     depths = np.full(size, -1)
     depths[0] = 0
     for leaf, (depth, value) in enumerate(returns, start=1):
@@ -138,7 +137,7 @@ def test_os_lambda_equals_its_definition(returns: list[tuple[int, int]], rho: fl
         record, mean = ADD(rule, record, jnp.asarray(depths == depth)[None], leaf, depth, value)
         np.testing.assert_allclose(mean[0], average(rule, expected), atol=1e-4)
     if rho > 0:
-        kept = np.asarray(record.marks[0, 0]) == KEPT
+        kept = np.asarray(record.marks[0]) == KEPT
         for depth in set(depths[depths >= 0].tolist()):
             count = int((depths == depth).sum())
             quota = int(rule.num_kept(jnp.array([count]))[0])
@@ -154,7 +153,7 @@ def _add(
     value: jax.Array,
 ) -> tuple[Record, jax.Array]:
     node = jnp.zeros(1, jnp.int32)
-    return add_return(rule, record, same_depth, node, leaf, levels, jnp.float32(value)[None])
+    return add_return(rule, record, same_depth, node, leaf, levels[None], jnp.float32(value)[None])
 
 
 ADD = jax.jit(_add, static_argnums=0)

@@ -72,6 +72,8 @@ def run(words: list[str]) -> None:
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nonzero" / "jax"
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache))
+    # By default jax leaves out what compiles within a second, of which a command has many.
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
     if words == ["--version"]:
         from importlib.metadata import version
 

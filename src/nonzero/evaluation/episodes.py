@@ -38,7 +38,7 @@ class Decision(eqx.Module):
 
 @runtime_checkable
 class Player(Protocol):
-    """Anything that decides; hashable, being a static argument of compiled functions."""
+    """Anything that decides. It compiles what it does by itself; nothing around it is."""
 
     def __call__(self, state: Any, current: TimeStep, key: PRNGKeyArray) -> Decision:
         """Decide for a batch of environment states."""
@@ -59,19 +59,34 @@ class Planner:
     def __call__(self, state: Any, current: TimeStep, key: PRNGKeyArray) -> Decision:
         """Search from each state."""
         root_key, search_key = jax.random.split(key)
-        result = search(
-            self.simulator.step,
-            None,
-            self.simulator.root(state, current, root_key),
-            search_key,
-            num_simulations=self.num_simulations,
-            num_candidates=self.num_candidates,
-            rules=self.rules,
-            legal=current.legal,
-            dirichlet_fraction=self.dirichlet_fraction,
-            temperature=self.temperature,
-        )
+        root = root_of(self.simulator, state, current, root_key)
+        result = search_from(self, root, current.legal, search_key)
         return Decision(result.action, result, result.simulations, result.model_evaluations)
+
+
+@partial(jax.jit, static_argnums=0)
+def root_of(simulator: Simulator, state: Any, current: TimeStep, key: PRNGKeyArray) -> tuple:
+    """What the simulator says of a batch of states; compiled apart, being the same for all searches."""
+    return simulator.root(state, current, key)
+
+
+@partial(jax.jit, static_argnums=0)
+def search_from(
+    planner: Planner, root: tuple, legal: Bool[Array, "B I A"], key: PRNGKeyArray
+) -> SearchResult:
+    """The planner's search."""
+    return search(
+        planner.simulator.step,
+        None,
+        root,
+        key,
+        num_simulations=planner.num_simulations,
+        num_candidates=planner.num_candidates,
+        rules=planner.rules,
+        legal=legal,
+        dirichlet_fraction=planner.dirichlet_fraction,
+        temperature=planner.temperature,
+    )
 
 
 @dataclass(frozen=True)
@@ -82,7 +97,13 @@ class Follower:
 
     def __call__(self, state: Any, current: TimeStep, key: PRNGKeyArray) -> Decision:
         """Ask the policy in each state."""
-        return Decision(jax.vmap(self.policy)(state, jax.random.split(key, current.reward.shape[0])))
+        return Decision(follow(self.policy, state, current, key))
+
+
+@partial(jax.jit, static_argnums=0)
+def follow(policy: BasePolicy, state: Any, current: TimeStep, key: PRNGKeyArray) -> Int[Array, "B I"]:
+    """What the policy does in each state."""
+    return jax.vmap(policy)(state, jax.random.split(key, current.reward.shape[0]))
 
 
 @dataclass(frozen=True)
@@ -146,8 +167,10 @@ def play(
     first: Decision | None = None
     while np.any(is_open := lengths[number] == 0):
         key, decision_key = jax.random.split(key)
-        board, decision, is_finite = advance(env, player, board, decision_key)
-        if not np.all(np.asarray(is_finite)[is_open]):
+        decision = player(board.state, board.current, decision_key)
+        board, is_finite = advance(env, board, decision.actions)
+        is_sound = True if decision.result is None else np.asarray(decision.result.is_finite)
+        if not np.all((np.asarray(is_finite) & is_sound)[is_open]):
             raise NonZeroError(f"{env.spec.name} returned NaN or infinity while an episode was planned")
         first = first or decision
         over = np.asarray(board.current.is_last) & is_open
@@ -184,20 +207,15 @@ def replace_rows(begin: Start, board: Board, fresh: Bool[Array, "B"], seed: UInt
     return chosen(fresh, new_board(begin, seed), board)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=0)
 def advance(
-    env: Environment[Any], player: Player, board: Board, key: PRNGKeyArray
-) -> tuple[Board, Decision, Bool[Array, "B"]]:
-    """Every row one decision further but those that are over, and whether the decisions rest on numbers."""
-    decision = player(board.state, board.current, key)
+    env: Environment[Any], board: Board, actions: Int[Array, "B I"]
+) -> tuple[Board, Bool[Array, "B"]]:
+    """Every row one step further but those that are over, and whether the rewards are numbers."""
     steps = board.steps + 1
-    step_keys = jax.vmap(chance)(board.seed, steps)
-    state, current = jax.vmap(env.step)(board.state, decision.actions, step_keys)
+    state, current = jax.vmap(env.step)(board.state, actions, jax.vmap(chance)(board.seed, steps))
     moved = Board(board.seed, state, current, steps, board.total + current.reward)
-    is_finite = jnp.isfinite(current.reward)
-    if decision.result is not None:
-        is_finite &= decision.result.is_finite
-    return chosen(board.current.is_last, board, moved), decision, is_finite
+    return chosen(board.current.is_last, board, moved), jnp.isfinite(current.reward)
 
 
 def chosen(first: Bool[Array, "B"], one: Board, other: Board) -> Board:

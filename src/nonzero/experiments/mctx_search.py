@@ -3,13 +3,14 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int, PRNGKeyArray
 
-from nonzero.evaluation.episodes import Decision
+from nonzero.evaluation.episodes import Decision, root_of
 from nonzero.search.expand import Expansion, merged, root_policy, sample
 from nonzero.search.simulator import Simulator
 from nonzero.types import ModelOutputs, NonZeroError, TimeStep
@@ -84,15 +85,25 @@ class MctxPlanner:
     def __call__(self, state: Any, current: TimeStep, key: PRNGKeyArray) -> Decision:
         """Search from each state and take the most visited joint action."""
         root_key, search_key = jax.random.split(key)
-        actions, _ = mctx_search(
-            self.simulator.step,
-            None,
-            self.simulator.root(state, current, root_key),
-            search_key,
-            num_simulations=self.num_simulations,
-            num_candidates=self.num_candidates,
-            legal=current.legal,
-            dirichlet_fraction=0.0,
-            temperature=0.0,
-        )
+        root = root_of(self.simulator, state, current, root_key)
+        actions = actions_from(self, root, current.legal, search_key)
         return Decision(actions, simulations=self.num_simulations, model_evaluations=self.num_simulations)
+
+
+@partial(jax.jit, static_argnums=0)
+def actions_from(
+    planner: MctxPlanner, root: tuple, legal: Bool[Array, "B I A"], key: PRNGKeyArray
+) -> Int[Array, "B I"]:
+    """The planner's search."""
+    actions, _ = mctx_search(
+        planner.simulator.step,
+        None,
+        root,
+        key,
+        num_simulations=planner.num_simulations,
+        num_candidates=planner.num_candidates,
+        legal=legal,
+        dirichlet_fraction=0.0,
+        temperature=0.0,
+    )
+    return actions

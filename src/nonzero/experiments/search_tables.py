@@ -22,7 +22,8 @@ def search_markdown(rows: Sequence[Row]) -> str:
         ),
         (
             "Long searches",
-            "Time per simulation in a long search divided by that in a short one.",
+            "Time per simulation in a long search divided by that in a short one, both in times of the "
+            "network alone, measured beside them.",
             growth_rows(rows),
         ),
         (
@@ -82,11 +83,12 @@ def cell(row: Row) -> str:
 def growth_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     """A row per setting and method that was measured at several numbers of simulations."""
     table = []
-    for sizes, group in grouped(rows, "agents", "actions", "batch", "candidates", "method"):
+    known = [row for row in rows if row["share_of_network"] is not None]
+    for sizes, group in grouped(known, "agents", "actions", "batch", "candidates", "method"):
         short = min(group, key=lambda row: row["simulations"])
         long = max(group, key=lambda row: row["simulations"])
         if short is not long:
-            times = short["simulations_per_second"] / long["simulations_per_second"]
+            times = short["share_of_network"] / long["share_of_network"]
             lengths = f"{long['simulations']} : {short['simulations']}"
             table.append(where(*sizes[:3], method=sizes[4], simulations=lengths, times=times))
     return table
@@ -97,6 +99,7 @@ def memory_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
     several = {row["candidates"] for row in rows}
     table = []
     for sizes, group in grouped(rows, "agents", "actions", "batch", "simulations", "method"):
+        group.sort(key=lambda row: row["candidates"])
         by_k = {f"K = {row['candidates']}": row["megabytes"] for row in group}
         if len(by_k) > 1 or len(several) == 1:
             table.append(where(*sizes[:3], simulations=sizes[3], method=sizes[4], **by_k))

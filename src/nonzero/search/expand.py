@@ -70,11 +70,36 @@ def dirichlet_noise(
     """Dirichlet noise over each agent's legal actions, scaled to sum to `fraction`; nothing is drawn at 0."""
 
     def draw() -> Float[Array, "B I A"]:
-        noise = jax.random.gamma(key, alpha, legal.shape)
-        noise = legal * (noise / jnp.sum(noise, axis=-1, keepdims=True) + 1e-4)
+        noise = legal * (jax.nn.softmax(log_gamma(key, alpha, legal.shape), axis=-1) + 1e-4)
         return fraction * noise / jnp.sum(noise, axis=-1, keepdims=True)
 
     return jax.lax.cond(fraction > 0, draw, lambda: jnp.zeros(legal.shape))
+
+
+def log_gamma(key: PRNGKeyArray, alpha: Float[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
+    """Logarithms of Gamma(α) numbers, by Marsaglia and Tsang's method.
+
+    All numbers are drawn at once, then all again until none is left that was refused (one in twenty is):
+    jax.random.gamma goes number by number, which took as long as many simulations.
+    """
+    power_key, key = jax.random.split(key)
+    scale = alpha + 2.0 / 3.0
+
+    def draw(carry: tuple) -> tuple:
+        number, drawn, is_drawn = carry
+        normal_key, uniform_key = jax.random.split(jax.random.fold_in(key, number))
+        normal = jax.random.normal(normal_key, shape)
+        cube = (1.0 + normal / jnp.sqrt(9.0 * scale)) ** 3
+        log_cube = jnp.log(jnp.maximum(cube, 1e-30))
+        chance = jnp.square(normal) / 2.0 + scale * (1.0 - cube + log_cube)
+        is_accepted = (cube > 0) & (jnp.log(jax.random.uniform(uniform_key, shape)) < chance)
+        drawn = jnp.where(is_accepted & ~is_drawn, jnp.log(scale) + log_cube, drawn)
+        return number + 1, drawn, is_drawn | is_accepted
+
+    start = (jnp.int32(0), jnp.zeros(shape), jnp.zeros(shape, bool))
+    _, drawn, _ = jax.lax.while_loop(lambda carry: ~jnp.all(carry[2]), draw, start)
+    # That was Gamma(α + 1); times U^(1/α) it is Gamma(α).
+    return drawn + jnp.log(jax.random.uniform(power_key, shape, minval=1e-30)) / alpha
 
 
 def interior_policy(

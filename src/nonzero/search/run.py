@@ -100,22 +100,26 @@ def _search(
     def draw(simulation: Int[Array, ""] | int) -> Draws:
         return simulation_draws(key, simulation, batch, num_samples, num_agents)
 
+    # All at once: drawing one simulation's takes as long as drawing all of them.
+    numbers = jax.vmap(draw)(jnp.arange(-1, num_simulations))
     policy = root_policy(rules.expansion, root[0].policy_logits, legal, noise)
     nowhere = jnp.full(batch, UNVISITED, jnp.int32)
     no, zero = jnp.zeros(batch, bool), jnp.zeros(batch)
     place = Place(nowhere, nowhere, jnp.zeros(batch, jnp.int32), no, zero, no)
     record = new_record(rules.averaging, root[0].value, ROOT, num_nodes)
-    first = expand(rules, *root, Prior(policy, legal), draw(-1), place, num_slots, record)
+    root_draws: Draws = jax.tree.map(lambda x: x[0], numbers)
+    first = expand(rules, *root, Prior(policy, legal), root_draws, place, num_slots, record)
     tree = plant(first, num_nodes)
 
     def simulate(simulation: Int[Array, ""], carry: tuple) -> tuple:
         tree, is_finite = carry
-        draws, new = draw(simulation), simulation + 1
-        parent, slot = select(rules.selection, tree, draws.tie)
+        new = simulation + 1
+        draws: Draws = jax.tree.map(lambda x: x[new], numbers)
+        parent, slot, path = select(rules.selection, tree, draws.tie)
         outputs, latent, prior, place = evaluate(recurrent_fn, params, rules, tree, parent, slot, draws.model)
         record = new_record(rules.averaging, outputs.value, new, num_nodes)
         leaf = expand(rules, outputs, latent, prior, draws, place, num_slots, record)
-        tree = backup(rules.averaging, link(write(tree, new, leaf), parent, slot, new), new)
+        tree = backup(rules.averaging, link(write(tree, new, leaf), parent, slot, new), new, path)
         if rules.surrogate is not None:
             tree = learn(rules.surrogate, rules.widening, tree, new, draws.proposal)
         return tree, is_finite & all_finite(outputs, prior.policy)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from nonzero.search.tree import ROOT, UNVISITED, Node, rows_of
+from nonzero.search.tree import ROOT, UNVISITED, Node, fetch, flattened
 from nonzero.types import SearchTree
 
 GOLDEN = 0.6180340
@@ -55,37 +55,34 @@ def tree_bounds(rule: Selection, tree: Node) -> Bounds:
     return jnp.where(none, 0.0, low), jnp.where(none, 0.0, high)
 
 
-def scores(
-    rule: Selection, tree: SearchTree, node: Int[Array, "B"], bounds: Bounds | None
-) -> Float[Array, "B K"]:
-    """The selection score of every slot of one node per row, [B, K]; empty slots score minus infinity."""
-    at = rows_of(node)
-    filled = tree.candidates.filled[at]
-    visits = tree.visits[at].astype(jnp.float32)
+def scores(rule: Selection, node: SearchTree, bounds: Bounds | None) -> Float[Array, "B K"]:
+    """The selection score of each slot of one node a tree, [B, K]; an empty slot's is minus infinity."""
+    filled = node.candidates.filled
+    visits = node.visits.astype(jnp.float32)
     total = jnp.sum(visits, axis=-1, keepdims=True) + rule.counts_own_visit
     if rule.prior == "policy":
-        prior = tree.candidates.prior[at]
+        prior = node.candidates.prior
     else:
         prior = 1.0 / jnp.maximum(jnp.sum(filled, axis=-1, keepdims=True), 1)
     growth = jnp.log((total + rule.bound_base + 1.0) / rule.bound_base) + rule.bound_init
     bound = rule.exploration * growth * prior * jnp.sqrt(total) / (1.0 + visits)
-    return jnp.where(filled, normalised_worth(rule, tree, at, visits, bounds) + bound, -jnp.inf)
+    return jnp.where(filled, normalised_worth(rule, node, visits, bounds) + bound, -jnp.inf)
 
 
 def normalised_worth(
-    rule: Selection, tree: SearchTree, at: tuple, visits: Float[Array, "B K"], bounds: Bounds | None
+    rule: Selection, node: SearchTree, visits: Float[Array, "B K"], bounds: Bounds | None
 ) -> Float[Array, "B K"]:
     """The worth of every slot scaled to [0, 1], [B, K]; Q̃ = (N Q + κ η) / (N + κ) where κ > 0."""
-    known, q = visits > 0, tree.q[at]
-    base = tree.raw_value[at][:, None] if rule.worth == "advantage" else jnp.zeros(())
+    known, q = visits > 0, node.q
+    base = node.raw_value[:, None] if rule.worth == "advantage" else jnp.zeros(())
     if bounds is None:
-        value = tree.value[at][:, None]
+        value = node.value[:, None]
         low = jnp.minimum(value, jnp.min(jnp.where(known, q, jnp.inf), axis=-1, keepdims=True)) - base
         high = jnp.maximum(value, jnp.max(jnp.where(known, q, -jnp.inf), axis=-1, keepdims=True)) - base
     else:
         low, high = bounds[0][:, None], bounds[1][:, None]
-    if rule.kappa > 0 and tree.eta is not None:
-        eta = tree.eta[at]
+    if rule.kappa > 0 and node.eta is not None:
+        eta = node.eta
         mixed = eta if rule.kappa == float("inf") else (visits * q + rule.kappa * eta) / (visits + rule.kappa)
         worth = mixed - base
     else:
@@ -113,25 +110,33 @@ def untried_root_slot(tree: SearchTree) -> tuple[Bool[Array, "B"], Int[Array, "B
 
 def select(
     rule: Selection, growing: Node, tie_draw: Float[Array, "B"]
-) -> tuple[Int[Array, "B"], Int[Array, "B"]]:
-    """The node and its unvisited slot at which each row's simulation leaves the tree, [B] each."""
+) -> tuple[Int[Array, "B"], Int[Array, "B"], Int[Array, "N B"]]:
+    """The node and its unvisited slot at which each row's simulation leaves the tree, and the way there.
+
+    The way is the rows (see `flattened`) that the descent passed, by depth; below the node they mean nothing.
+    """
     tree = growing.shown
     bounds = tree_bounds(rule, growing) if rule.normalise == "tree" else None
     has_untried, untried = untried_root_slot(tree)
+    num_nodes, batch, num_slots = tree.visits.shape
+    trees = jnp.arange(batch)
+    flat: SearchTree = flattened(tree)
 
     def step(carry: tuple) -> tuple:
-        node, slot, depth, moving = carry
+        row, slot, depth, moving, path = carry
+        path = path.at[depth].set(row)
         # One draw serves a whole descent: golden-ratio steps decorrelate it from depth to depth.
         draw = jnp.mod(tie_draw + depth * GOLDEN, 1.0)
-        best = choose(rule, scores(rule, tree, node, bounds), draw)
+        node: SearchTree = jax.tree.map(lambda x: fetch(x, row), flat)
+        best = choose(rule, scores(rule, node, bounds), draw)
         if rule.tries_root_in_order:
-            best = jnp.where((node == ROOT) & has_untried, untried, best)
-        child = tree.children[(*rows_of(node), best)]
+            best = jnp.where((row < batch) & has_untried, untried, best)
+        child = jnp.sum(jnp.where(jnp.arange(num_slots) == best[:, None], node.children, 0), axis=-1)
         slot = jnp.where(moving, best, slot)
         moving = moving & (child != UNVISITED)
-        return jnp.where(moving, child, node), slot, depth + 1, moving
+        return jnp.where(moving, child * batch + trees, row), slot, depth + 1, moving, path
 
-    rows = tie_draw.shape
-    start = (jnp.full(rows, ROOT, jnp.int32), jnp.zeros(rows, jnp.int32), jnp.int32(0), jnp.ones(rows, bool))
-    node, slot, _, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[3]), step, start)
-    return node, slot
+    path = jnp.zeros((num_nodes, batch), jnp.int32)
+    start = (trees, jnp.zeros(batch, jnp.int32), jnp.int32(0), jnp.ones(batch, bool), path)
+    row, slot, _, _, path = jax.lax.while_loop(lambda carry: jnp.any(carry[3]), step, start)
+    return row // batch, slot, path
