@@ -306,7 +306,7 @@ def learn(rules: Rules, leaf: Node, key: PRNGKeyArray) -> None:
         slot, node = node.slot, node.parent
 
 
-def propose(rules: Rules, node: Node, limit: float, key: PRNGKeyArray) -> None:
+def propose(rules: Rules, node: Node, limit: float | int, key: PRNGKeyArray) -> None:
     """Give one proposal the first empty slot, unless the node has `limit` candidates."""
     empty = np.flatnonzero(~node.filled)
     if rules.surrogate is None or node.filled.sum() >= limit or not len(empty):
