@@ -31,7 +31,7 @@ def test_readme_names_every_family_of_environments():
 
 def test_readme_names_commands_that_exist():
     lines = re.findall(r"^\| `nonzero ([^`]*)` \|", README, re.MULTILINE)
-    named = [tuple(re.findall(r"(?:^|(?<= ))[a-z]+", line.partition("[")[0])) for line in lines]
+    named = [tuple(re.findall(r"(?:^|(?<= ))[a-z0-9]+", line.partition("[")[0])) for line in lines]
     assert sorted(named) == sorted(paths(COMMANDS))
 
 
