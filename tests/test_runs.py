@@ -114,6 +114,28 @@ def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
     assert again.steps == 30
 
 
+def test_stopping_while_updates_are_caught_up_on_keeps_them(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run", longer(20))
+    run.save()
+    assert run.train()
+    again = new_run(tmp_path / "run", longer(20), resume=True)
+    assert (again.steps, int(again.state.updates)) == (20, 20)
+    # As if it had stopped among the updates that the first steps owe.
+    half = eqx.tree_at(lambda s: s.updates, again.state, jnp.int32(7))
+    again.state = half
+    again.save()
+    assert int(new_run(tmp_path / "run", longer(20), resume=True).state.updates) == 7
+
+
+def test_intervals_that_do_not_divide_each_other_are_all_kept(tmp_path: Path) -> None:
+    schedule = Schedule(report_every=20, evaluate_every=14, checkpoint_every=18, episodes=2)
+    run = Run(longer(60), tmp_path / "run", schedule, resume=False)
+    assert run.train()
+    assert [entry["step"] for entry in run.evaluations] == [28, 42, 56, 60]
+    assert [line["step"] for line in metrics(run.folder)] == [20, 40, 60]
+    assert sorted(path.name for path in (run.folder / "checkpoints").iterdir()) == ["36", "54", "60"]
+
+
 def test_another_runs_folder_is_refused(finished: Run) -> None:
     with pytest.raises(NonZeroError, match="holds a run already: --resume goes on"):
         new_run(finished.folder)

@@ -50,6 +50,7 @@ class Run:
         self.config, self.folder, self.schedule = config, folder, schedule
         self.learner = make_learner(config)
         self.seconds, self.clipped, self.evaluations = 0.0, 0.0, []
+        self.saved = (-1, -1)
         prepare_folder(config, folder, resume=resume)
         self.checkpoints = Checkpoints(folder / "checkpoints")
         blank = jax.eval_shape(lambda: new_state(self.learner, jax.random.key(0)))
@@ -58,6 +59,7 @@ class Run:
             self.state, notes = self.checkpoints.restore(blank)
             self.seconds, self.clipped = notes["seconds"], notes["clipped"]
             self.evaluations = notes["evaluations"]
+            self.saved = (self.steps, int(self.state.updates))
         else:
             self.state = new_state(self.learner, jax.random.key(config.seed))
         cut_metrics(folder / "metrics.jsonl", self.steps)
@@ -100,14 +102,15 @@ class Run:
         return steps >= self.config.steps and int(self.state.updates) >= owed
 
     def next_call(self) -> tuple[int, int, int]:
-        """Collections, updates and repeats: first steps, their updates, then both in turn up to a report."""
+        """Collections, updates, repeats: first steps, their updates, then both in turn up to what is due."""
         chosen = self.config.settings.collect
         steps, updates = self.steps, int(self.state.updates)
         if steps < chosen.first_steps:
             return 1, 0, (chosen.first_steps - steps) // chosen.environments
         if updates < steps * chosen.updates_per_step:
             return 0, 1, steps * chosen.updates_per_step - updates
-        end = min(self.config.steps, steps + self.schedule.report_every - steps % self.schedule.report_every)
+        every = (self.schedule.report_every, self.schedule.evaluate_every, self.schedule.checkpoint_every)
+        end = min(self.config.steps, *(steps + interval - steps % interval for interval in every))
         repeats = -(-(end - steps) // chosen.environments)
         return 1, chosen.environments * chosen.updates_per_step, repeats
 
@@ -161,10 +164,15 @@ class Run:
         write_whole(self.folder / "evaluations.json", json.dumps(self.evaluations) + "\n")
 
     def save(self) -> None:
-        """Write a checkpoint, unless this step has one."""
-        if self.checkpoints.latest() != self.steps:
-            notes = {"seconds": self.seconds, "clipped": self.clipped, "evaluations": self.evaluations}
-            self.checkpoints.save(self.steps, self.state, notes)
+        """Write a checkpoint, unless there is one of just this state."""
+        now = (self.steps, int(self.state.updates))
+        if self.saved == now:
+            return
+        if self.saved[0] == now[0]:  # updates that are caught up on make no steps
+            self.checkpoints.delete(now[0])
+        notes = {"seconds": self.seconds, "clipped": self.clipped, "evaluations": self.evaluations}
+        self.checkpoints.save(self.steps, self.state, notes)
+        self.saved = now
 
     def check_finite(self) -> None:
         """Stop with the name of what is no number any more; what was saved before stays."""

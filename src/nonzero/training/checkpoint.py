@@ -46,6 +46,10 @@ class Checkpoints:
         except (OSError, ValueError) as error:
             raise NonZeroError(f"cannot write the checkpoint of step {step}: {first_line(error)}") from error
 
+    def delete(self, step: int) -> None:
+        """Remove the checkpoint of `step`."""
+        self._manager.delete(step)
+
     def restore(self, like: State, step: int | None = None) -> tuple[State, dict[str, Any]]:
         """The state and the notes of a checkpoint (default: the newest); `like` gives structure, shapes."""
         step = self.latest() if step is None else step
