@@ -156,6 +156,8 @@ class SearchResult(eqx.Module):
     """Visit shares; they sum to one."""
     q: Float[Array, "B K"]
     value: Float[Array, "B"]
+    eta: Float[Array, "B K"] | None
+    """What the surrogate thinks of the candidates, on the scale of Q, where the root has one."""
     is_finite: Bool[Array, "B"]
     """False where the model said NaN or infinity in the tree: that row's other fields mean nothing."""
     tree: SearchTree | None

@@ -117,8 +117,10 @@ def rank(
     return gain, grows.astype(value.dtype), (new_mark, jnp.where(swaps, other, columns.size), other_mark)
 
 
-def backup(rule: Averaging, tree: Node, leaf: Int[Array, ""], path: Int[Array, "N B"]) -> Node:
-    """The tree after the value of the new node `leaf` reached the root of every batch row.
+def backup(
+    rule: Averaging, tree: Node, leaf: Int[Array, ""], path: Int[Array, "N B"]
+) -> tuple[Node, Float[Array, "B"]]:
+    """The tree after the value of the new node `leaf` reached every row's root, and what arrived there.
 
     `path` has the rows that the descent to the leaf passed, by depth.
     """
@@ -155,6 +157,6 @@ def backup(rule: Averaging, tree: Node, leaf: Int[Array, ""], path: Int[Array, "
     stored = (shown.visits, shown.q, shown.value, tree.record)
     flat = (*(x.reshape(-1) for x in stored[:3]), flattened(tree.record))
     start = (jnp.max(depth - 1) // LEVELS, value, value, *flat)
-    _, _, _, *found = jax.lax.while_loop(lambda carry: carry[0] >= 0, turn, start)
+    _, gain, _, *found = jax.lax.while_loop(lambda carry: carry[0] >= 0, turn, start)
     changed = jax.tree.map(lambda x, like: x.reshape(like.shape), tuple(found), stored)
-    return eqx.tree_at(lambda t: (t.shown.visits, t.shown.q, t.shown.value, t.record), tree, changed)
+    return eqx.tree_at(lambda t: (t.shown.visits, t.shown.q, t.shown.value, t.record), tree, changed), gain

@@ -4,6 +4,12 @@
 
 | preset | candidates | selection | values |
 |---|---|---|---|
+| nonzero | K prior samples, then changes of the best | at the root NonUCT, below as sampled-muzero | mean |
+| flat | as nonzero | NonUCT at the root, and no tree below it | mean |
+| flat-r0 | as flat, with the paper's surrogate of rank 0 | as flat | mean |
+| without-mixing-net | as nonzero; θ starts at zero, not where the model says | as nonzero | mean |
+| without-curvature | as nonzero, one agent's changes, no interactions in θ | as nonzero | mean |
+| without-both | both of these | as nonzero | mean |
 | mazero | K prior samples, prior corrected by β̂/β | advantage, pUCT | OS(λ) |
 | mazero-np | as mazero | advantage, pUCT with a uniform prior | OS(λ) |
 | ma-alphazero | as mazero | Q, pUCT, root slots first once each | mean |
@@ -12,12 +18,16 @@
 """
 
 import difflib
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nonzero.search.backup import Averaging
 from nonzero.search.expand import Expansion
+from nonzero.search.guide import Guide
 from nonzero.search.proposals import SurrogateRule, Widening
 from nonzero.search.select import Selection
+from nonzero.surrogate.posterior import Beliefs
 from nonzero.types import NonZeroError
 
 
@@ -31,12 +41,29 @@ class Rules:
     surrogate: SurrogateRule | None = None
     widening: Widening | None = None
     """When proposals come in; without it the surrogate only scores."""
+    guide: Guide | None = None
+    """The bandit that decides at the root, in place of `selection`."""
 
 
 OPTIMISTIC = Averaging(rho=0.75, lam=0.8)
 MUZERO = Selection(worth="q", counts_own_visit=True, tries_root_in_order=False)
 
+GUIDED = Rules(selection=MUZERO, guide=Guide())
+ADDITIVE = Beliefs(pair_share=0.0)
+
+
+def guided(**changes: Any) -> Rules:
+    """The rules of nonzero, its guide changed."""
+    return replace(GUIDED, guide=replace(Guide(), **changes))
+
+
 PRESETS: dict[str, Rules] = {
+    "nonzero": GUIDED,
+    "flat": guided(asks_anew=math.inf),
+    "flat-r0": guided(asks_anew=math.inf, beliefs=ADDITIVE),
+    "without-mixing-net": guided(uses_model=False),
+    "without-curvature": guided(beliefs=ADDITIVE, pairs=False),
+    "without-both": guided(uses_model=False, beliefs=ADDITIVE, pairs=False),
     "mazero": Rules(selection=Selection(worth="advantage"), averaging=OPTIMISTIC),
     "mazero-np": Rules(selection=Selection(worth="advantage", prior="uniform"), averaging=OPTIMISTIC),
     "ma-alphazero": Rules(selection=Selection(worth="q")),

@@ -14,12 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from nonzero.search import guide as root_guide
 from nonzero.search.backup import Averaging
 from nonzero.search.draws import Draws
 from nonzero.search.expand import Expansion
+from nonzero.search.guide import Guide, start
 from nonzero.search.presets import Rules
 from nonzero.search.select import GOLDEN, Selection
 from nonzero.types import PRIOR, Candidates, ModelOutputs
+
+decide = jax.jit(root_guide.decide, static_argnums=0)
+hear = jax.jit(root_guide.hear, static_argnums=0)
+eta_of = jax.jit(root_guide.eta, static_argnums=0)
 
 Outcome = tuple["Said", Any]
 Step = Callable[[Any, np.ndarray], Outcome]
@@ -98,23 +104,31 @@ def plan(
     policy = softmax(said.policy_logits) * legal + rules.expansion.legal_floor * legal
     policy /= policy.sum(axis=1, keepdims=True)
     policy = policy * (1.0 - dirichlet_fraction) + draws.noise(legal, dirichlet_fraction, dirichlet_alpha)
-    start = new_node(rules, said, latent, policy, legal, draws, -1, num_candidates)
-    nodes = [start]
-    back_up(rules.averaging, start)
+    top = new_node(rules, said, latent, policy, legal, draws, -1, num_candidates)
+    nodes = [top]
+    back_up(rules.averaging, top)
+    memory = None if rules.guide is None else Memory(rules.guide, said, legal, num_simulations)
     for simulation in range(num_simulations):
-        parent, slot = descend(rules.selection, nodes, draws.tie(simulation))
+        root_slot = None if memory is None else memory.visit(top, draws.proposal(simulation))
+        parent, slot = descend(rules.selection, nodes, draws.tie(simulation), root_slot)
         said, latent, ended = follow(step, parent, slot)
         policy, possible = interior_policy(rules.expansion, said.policy_logits)
         leaf = new_node(rules, said, latent, policy, possible, draws, simulation, num_candidates)
         leaf.parent, leaf.slot, leaf.depth, leaf.ended = parent, slot, parent.depth + 1, ended
         parent.children[slot] = leaf
         nodes.append(leaf)
-        back_up(rules.averaging, leaf)
+        gain = back_up(rules.averaging, leaf)
         if rules.surrogate is not None:
             learn(rules, leaf, draws.proposal(simulation))
-    weights = (start.visits / start.visits.max()) ** (1.0 / max(temperature, 1e-6))
+        if memory is not None and root_slot is not None:
+            memory.hear(simulation, top.actions[root_slot], leaf.depth, gain)
+    if memory is not None:
+        memory.conclude(top)
+    weights = (top.visits / top.visits.max()) ** (1.0 / max(temperature, 1e-6))
     slot = draws.slot(weights / weights.sum())
-    return Plan(start.actions[slot], start.actions, start.visits, start.q, start.value, nodes)
+    if temperature == 0 and memory is not None and top.eta is not None:
+        slot = int(np.argmax(np.where(top.visits > 0, top.eta, -np.inf)))
+    return Plan(top.actions[slot], top.actions, top.visits, top.q, top.value, nodes)
 
 
 def check_plan(said: Said, legal: np.ndarray, num_simulations: int, num_candidates: int) -> None:
@@ -203,13 +217,15 @@ def sample(policy: np.ndarray, possible: np.ndarray, numbers: np.ndarray) -> tup
     return tuple(joint)
 
 
-def descend(rule: Selection, nodes: list[Node], tie_draw: float) -> tuple[Node, int]:
-    """The node and its unvisited slot at which a simulation leaves the tree."""
+def descend(rule: Selection, nodes: list[Node], tie_draw: float, root_slot: int | None) -> tuple[Node, int]:
+    """The node and its unvisited slot at which a simulation leaves the tree; `root_slot` may be decided."""
     bounds = tree_bounds(rule, nodes) if rule.normalise == "tree" else None
     node = nodes[0]
     while True:
         untried = np.flatnonzero(node.filled & (node.visits == 0))
-        if rule.tries_root_in_order and node is nodes[0] and len(untried):
+        if root_slot is not None and node is nodes[0]:
+            slot = root_slot
+        elif rule.tries_root_in_order and node is nodes[0] and len(untried):
             slot = int(untried[0])
         else:
             slot = choose(rule, scores(rule, node, bounds), (tie_draw + node.depth * GOLDEN) % 1.0)
@@ -225,9 +241,13 @@ def worth(rule: Selection, node: Node, q: np.ndarray) -> np.ndarray:
 
 
 def tree_bounds(rule: Selection, nodes: list[Node]) -> tuple[float, float]:
-    """The least and the largest worth of all visited candidates of states before the end."""
-    known = [w for node in nodes if not node.ended for w in worth(rule, node, node.q)[node.visits > 0]]
-    return (min(known), max(known)) if known else (0.0, 0.0)
+    """The least and the largest worth of all steps from states before the end."""
+    known = [
+        worth(rule, node.parent, np.asarray(node.said.reward + node.said.discount * node.value))
+        for node in nodes
+        if node.parent is not None and not node.parent.ended
+    ]
+    return (float(min(known)), float(max(known))) if known else (0.0, 0.0)
 
 
 def scores(rule: Selection, node: Node, bounds: tuple[float, float] | None) -> np.ndarray:
@@ -258,14 +278,14 @@ def choose(rule: Selection, score: np.ndarray, tie_draw: float) -> int:
     return int(tied[int(tie_draw * len(tied))])
 
 
-def back_up(rule: Averaging, leaf: Node) -> None:
-    """Carry the leaf's value to the root."""
+def back_up(rule: Averaging, leaf: Node) -> float:
+    """Carry the leaf's value to the root; what arrives there."""
     node, levels, value = leaf, 0, leaf.said.value
     while True:
         node.returns.append((levels, value))
         node.value = average(rule, node.returns)
         if node.parent is None:
-            return
+            return value
         node.parent.visits[node.slot] += 1
         node.parent.q[node.slot] = node.said.reward + node.said.discount * node.value
         value = node.said.reward + node.said.discount * value
@@ -281,6 +301,51 @@ def average(rule: Averaging, returns: list[tuple[int, float]]) -> float:
         total += rule.lam**depth * sum(kept)
         weight += rule.lam**depth * len(kept)
     return total / weight
+
+
+class Memory:
+    """The bandit at the root, where the rules have one."""
+
+    def __init__(self, guide: Guide, root: Said, legal: np.ndarray, num_simulations: int) -> None:
+        self._guide = guide
+        self._guided = start(guide, batched(root), jnp.asarray(legal)[None], num_simulations)
+        self._heard: list[tuple[list[int], float]] = []
+
+    def visit(self, root: Node, key: PRNGKeyArray) -> int:
+        """The slot that the next simulation goes through, with a change in it where one is worth a try."""
+        untried = np.flatnonzero(root.filled & (root.visits == 0))
+        choice, eta = decide(self._guide, self._guided, candidates_of(root), key)
+        worth = np.asarray(eta[0])
+        best = int(np.argmax(np.where(root.filled, worth, -np.inf)))
+        rivals = [slot for slot in range(len(worth)) if slot != best]
+        slot = int(untried[0]) if len(untried) else int(choice.slot[0])
+        if choice.is_change[0] and not len(untried) and rivals:
+            slot = min(rivals, key=lambda k: worth[k] if root.filled[k] else -np.inf)
+            root.actions[slot], root.origin[slot] = choice.actions[0], choice.origin[0]
+            root.filled[slot], root.prior[slot] = True, 1.0 / len(root.filled)
+            root.visits[slot], root.q[slot] = 0, 0.0
+        if root.visits[slot] < self._guide.asks_anew:
+            root.children[slot] = None
+        return slot
+
+    def hear(self, simulation: int, actions: np.ndarray, depth: int, gain: float) -> None:
+        """Remember the return of a simulation that began with `actions`."""
+        self._heard.append((actions.tolist(), gain))
+        said = (jnp.asarray(actions, jnp.int32), jnp.int32(depth), jnp.float32(gain))
+        self._guided = hear(self._guide, self._guided, simulation, *(x[None] for x in said))
+
+    def conclude(self, root: Node) -> None:
+        """Give the root's candidates η, and the number and the mean of all returns that began with them."""
+        root.eta = np.asarray(eta_of(self._guide, self._guided, candidates_of(root))[0])
+        for slot, actions in enumerate(root.actions.tolist()):
+            gains = [gain for heard, gain in self._heard if heard == actions and root.filled[slot]]
+            root.visits[slot], root.q[slot] = len(gains), np.mean(gains) if gains else 0.0
+
+
+def candidates_of(node: Node) -> Candidates:
+    """A node's candidates as a batch of one."""
+    fields = (node.actions.astype(np.int32), node.prior, node.filled, node.origin)
+    return Candidates(*(jnp.asarray(x)[None] for x in fields))
 
 
 def batched(said: Said) -> ModelOutputs:
@@ -311,8 +376,7 @@ def propose(rules: Rules, node: Node, limit: float | int, key: PRNGKeyArray) -> 
     empty = np.flatnonzero(~node.filled)
     if rules.surrogate is None or node.filled.sum() >= limit or not len(empty):
         return
-    fields = (node.actions, node.prior, node.filled, node.origin)
-    candidates = Candidates(*(jnp.asarray(x)[None] for x in fields))
+    candidates = candidates_of(node)
     visits, possible = jnp.asarray(node.visits)[None], jnp.asarray(node.possible)[None]
     actions, origin, found = rules.surrogate.propose(node.theta, candidates, visits, possible, key)
     if found[0]:

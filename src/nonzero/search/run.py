@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from nonzero.search import guide
 from nonzero.search.backup import backup, new_record
 from nonzero.search.check import check_arguments, check_result, check_root, check_step
 from nonzero.search.expand import (
@@ -110,22 +111,37 @@ def _search(
     root_draws: Draws = jax.tree.map(lambda x: x[0], numbers)
     first = expand(rules, *root, Prior(policy, legal), root_draws, place, num_slots, record)
     tree = plant(first, num_nodes)
+    guided = None if rules.guide is None else guide.start(rules.guide, root[0], legal, num_simulations)
 
     def simulate(simulation: Int[Array, ""], carry: tuple) -> tuple:
-        tree, is_finite = carry
-        new = simulation + 1
+        tree, guided, is_finite = carry
+        new, root_slot = simulation + 1, None
         draws: Draws = jax.tree.map(lambda x: x[new], numbers)
-        parent, slot, path = select(rules.selection, tree, draws.tie)
+        if rules.guide is not None:
+            tree, root_slot = guide.visit(rules.guide, guided, tree, draws.proposal)
+        parent, slot, path = select(rules.selection, tree, draws.tie, root_slot)
         outputs, latent, prior, place = evaluate(recurrent_fn, params, rules, tree, parent, slot, draws.model)
         record = new_record(rules.averaging, outputs.value, new, num_nodes)
         leaf = expand(rules, outputs, latent, prior, draws, place, num_slots, record)
-        tree = backup(rules.averaging, link(write(tree, new, leaf), parent, slot, new), new, path)
+        tree, gain = backup(rules.averaging, link(write(tree, new, leaf), parent, slot, new), new, path)
         if rules.surrogate is not None:
             tree = learn(rules.surrogate, rules.widening, tree, new, draws.proposal)
-        return tree, is_finite & all_finite(outputs, prior.policy)
+        if rules.guide is not None:
+            actions = tree.shown.candidates.actions[ROOT, jnp.arange(batch), root_slot]
+            guided = guide.hear(rules.guide, guided, simulation, actions, leaf.shown.depth, gain)
+        return tree, guided, is_finite & all_finite(outputs, prior.policy)
 
-    tree, is_finite = jax.lax.fori_loop(0, num_simulations, simulate, (tree, jnp.ones(batch, bool)))
-    return summary(tree.shown, action_key, temperature, is_finite, num_simulations, keep_tree)
+    start = (tree, guided, jnp.ones(batch, bool))
+    tree, guided, is_finite = jax.lax.fori_loop(0, num_simulations, simulate, start)
+    eta = None
+    if rules.guide is not None:
+        candidates = jax.tree.map(lambda x: x[ROOT], tree.shown.candidates)
+        eta = guide.eta(rules.guide, guided, candidates)
+        # The tree counts only what hangs in it: not what was given up, nor earlier answers of the model.
+        visits, q = guide.tally(guided, candidates)
+        counted = (tree.shown.visits.at[ROOT].set(visits), tree.shown.q.at[ROOT].set(q))
+        tree = eqx.tree_at(lambda t: (t.shown.visits, t.shown.q), tree, counted)
+    return summary(tree.shown, eta, action_key, temperature, is_finite, num_simulations, keep_tree)
 
 
 class Prior(NamedTuple):
@@ -219,19 +235,27 @@ def all_finite(outputs: ModelOutputs, policy: Float[Array, "B I A"]) -> Bool[Arr
 
 def summary(
     tree: SearchTree,
+    eta: Float[Array, "B K"] | None,
     key: PRNGKeyArray,
     temperature: Float[Array, ""],
     is_finite: Bool[Array, "B"],
     num_simulations: int,
     keep_tree: bool,
 ) -> SearchResult:
-    """What the finished trees say of their roots, with an action drawn by visits ** (1 / temperature)."""
+    """What the finished trees say of their roots, with an action drawn by visits ** (1 / temperature).
+
+    Where the root has a surrogate, temperature 0 takes the visited candidate of the best η, not the most
+    visited one: η weighs all returns, and a candidate that came late has few visits.
+    """
     root: SearchTree = jax.tree.map(lambda x: x[ROOT], tree)
-    share = root.visits / num_simulations
+    share = root.visits / jnp.sum(root.visits, axis=-1, keepdims=True)
     # Relative to the most visited, so that a temperature near 0 leaves log 1 = 0 for it and no overflow.
     logits = jnp.log(root.visits / jnp.max(root.visits, axis=-1, keepdims=True))
     logits = jnp.where(root.visits > 0, logits / jnp.maximum(temperature, 1e-6), -jnp.inf)
     slot = jax.random.categorical(key, logits)
+    if eta is not None:
+        best = jnp.argmax(jnp.where(root.visits > 0, eta, -jnp.inf), axis=-1)
+        slot = jnp.where(temperature == 0, best, slot)
     return SearchResult(
         action=root.candidates.actions[jnp.arange(slot.shape[0]), slot],
         candidates=root.candidates,
@@ -239,6 +263,7 @@ def summary(
         weights=share,
         q=root.q,
         value=root.value,
+        eta=eta,
         is_finite=is_finite,
         tree=jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree) if keep_tree else None,
         simulations=num_simulations,

@@ -109,11 +109,12 @@ def untried_root_slot(tree: SearchTree) -> tuple[Bool[Array, "B"], Int[Array, "B
 
 
 def select(
-    rule: Selection, growing: Node, tie_draw: Float[Array, "B"]
+    rule: Selection, growing: Node, tie_draw: Float[Array, "B"], root_slot: Int[Array, "B"] | None = None
 ) -> tuple[Int[Array, "B"], Int[Array, "B"], Int[Array, "N B"]]:
     """The node and its unvisited slot at which each row's simulation leaves the tree, and the way there.
 
-    The way is the rows (see `flattened`) that the descent passed, by depth; below the node they mean nothing.
+    `root_slot` is where it leaves the root, if that is decided already. The way is the rows (see `flattened`)
+    that the descent passed, by depth; below the node they mean nothing.
     """
     tree = growing.shown
     bounds = tree_bounds(rule, growing) if rule.normalise == "tree" else None
@@ -129,7 +130,9 @@ def select(
         draw = jnp.mod(tie_draw + depth * GOLDEN, 1.0)
         node: SearchTree = jax.tree.map(lambda x: fetch(x, row), flat)
         best = choose(rule, scores(rule, node, bounds), draw)
-        if rule.tries_root_in_order:
+        if root_slot is not None:
+            best = jnp.where(row < batch, root_slot, best)
+        elif rule.tries_root_in_order:
             best = jnp.where((row < batch) & has_untried, untried, best)
         child = jnp.sum(jnp.where(jnp.arange(num_slots) == best[:, None], node.children, 0), axis=-1)
         slot = jnp.where(moving, best, slot)

@@ -118,10 +118,15 @@ def pair_score_changes(
     theta: Surrogate, actions: Int[Array, " I"], directions: Directions
 ) -> Float[Array, "M M"]:
     """z(a^(u,v)) − z(a) for all pairs among M directions; meaningless where u and v move the same agent."""
+    delta = single_score_changes(theta, actions)[directions]
+    return delta[:, None] + delta[None, :] + interactions(theta, actions, directions)
+
+
+def interactions(theta: Surrogate, actions: Int[Array, " I"], directions: Directions) -> Float[Array, "M M"]:
+    """Δ²_{u,v} z of all pairs among M directions; meaningless where u and v move the same agent."""
     agents, choices = directions
-    delta = single_score_changes(theta, actions)[agents, choices]
     moved = theta.v[agents, choices] - theta.v[agents, actions[agents]]
-    return delta[:, None] + delta[None, :] + (moved * signs(theta.rank)) @ moved.T
+    return (moved * signs(theta.rank)) @ moved.T
 
 
 def pair_gains(

@@ -1,0 +1,160 @@
+"""The bandit at the root: NonUCT hears the return of every simulation and says which joint action is next.
+
+Simulation by simulation it decides between the candidates in the root's K slots and changes of the best of
+them. A change that wins takes an empty slot or else that of the candidate thought worst, whose subtree is
+given up; what it taught stays with the surrogate. So the root looks at many more joint actions than it has
+slots, and goes back to one as often as that may pay.
+"""
+
+from dataclasses import dataclass, field
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+from nonzero.search.tree import ROOT, UNVISITED, Node
+from nonzero.surrogate import posterior
+from nonzero.surrogate.choice import Choice, choose
+from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, scale
+from nonzero.surrogate.predictor import Surrogate
+from nonzero.types import Candidates, ModelOutputs
+
+
+@dataclass(frozen=True)
+class Guide:
+    """How the root is guided; hashable, being a static argument of compiled functions."""
+
+    beliefs: Beliefs = field(default_factory=Beliefs)
+    pairs: bool = True
+    """Whether two agents may be changed at once."""
+    uses_model: bool = True
+    """Whether θ starts where the model says (the mixing network); else, and without such a model, at zero."""
+    daring: float = 0.5
+    """How far draws lie from the posterior's mean, in units of its deviation."""
+    asks_anew: float = 8.0
+    """Visits of a candidate that ask the model for its step anew; later ones grow the subtree.
+
+    Departure: the paper's tree keeps the first answer. Where chance plays a part, one answer says little, and
+    going deeper under it says less than another answer.
+    """
+
+
+class Guided(eqx.Module):
+    """What is known of a batch of roots."""
+
+    told: Told
+    prior: Surrogate
+    legal: Bool[Array, "B I A"]
+
+
+def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_simulations: int) -> Guided:
+    """Nothing was told yet."""
+    batch, num_agents, _ = legal.shape
+    told = jax.tree.map(
+        lambda x: jnp.broadcast_to(x, (batch, *x.shape)), nothing_told(num_simulations, num_agents)
+    )
+    prior = root.surrogate if guide.uses_model and isinstance(root.surrogate, Surrogate) else None
+    nothing = Surrogate(jnp.zeros(batch), jnp.zeros(legal.shape), jnp.zeros((*legal.shape, 0)))
+    return Guided(told, nothing if prior is None else prior, legal)
+
+
+def hear(
+    guide: Guide,
+    guided: Guided,
+    simulation: Int[Array, ""] | int,
+    actions: Int[Array, "B I"],
+    depth: Int[Array, "B"],
+    gain: Float[Array, "B"],
+) -> Guided:
+    """After a simulation that began with `actions` brought `gain` back; each depth of leaves is a level."""
+    told = jax.vmap(lambda *said: posterior.tell(said[0], jnp.int32(simulation), *said[1:], guide.beliefs))(
+        guided.told, actions, depth, gain
+    )
+    return eqx.tree_at(lambda g: g.told, guided, told)
+
+
+def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B K"]:
+    """η of the root's candidates, on the scale of Q."""
+
+    def one(told: Told, prior: Surrogate, actions: Int[Array, "K I"]) -> Float[Array, " K"]:
+        unit = scale(told)
+        alpha = coefficients(told, prior, unit, jnp.zeros_like(told.returns), guide.beliefs)
+        predicted = jax.vmap(lambda a: posterior.predict(told, alpha, prior, a, guide.beliefs))(actions)
+        return unit.centre + unit.spread * predicted
+
+    return jax.vmap(one)(guided.told, guided.prior, candidates.actions)
+
+
+def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
+    """The number and the mean of all returns that began with each of the root's candidates."""
+
+    def one(told: Told, actions: Int[Array, " I"]) -> tuple[Int[Array, ""], Float[Array, ""]]:
+        begins = told.filled & (posterior.agreements(told, actions) == actions.shape[0])
+        count = jnp.sum(begins, dtype=jnp.int32)
+        return count, jnp.sum(jnp.where(begins, told.returns, 0.0)) / jnp.maximum(count, 1)
+
+    visits, q = jax.vmap(jax.vmap(one, in_axes=(None, 0)))(guided.told, candidates.actions)
+    return jnp.where(candidates.filled, visits, 0), jnp.where(candidates.filled, q, 0.0)
+
+
+def decide(
+    guide: Guide, guided: Guided, candidates: Candidates, key: PRNGKeyArray
+) -> tuple[Choice, Float[Array, "B K"]]:
+    """What each root should try next, and η of its candidates."""
+
+    def one(told: Told, prior: Surrogate, mine: Candidates, legal: Array, key: PRNGKeyArray) -> Choice:
+        manner = {"daring": guide.daring, "pairs": guide.pairs, "beliefs": guide.beliefs}
+        return choose(told, prior, mine.actions, mine.filled, legal, key, **manner)
+
+    keys = jax.random.split(key, guided.legal.shape[0])
+    choice = jax.vmap(one)(guided.told, guided.prior, candidates, guided.legal, keys)
+    return choice, eta(guide, guided, candidates)
+
+
+def visit(guide: Guide, guided: Guided, tree: Node, key: PRNGKeyArray) -> tuple[Node, Int[Array, "B"]]:
+    """The root's slot for the next simulation, and the tree with a change in it where one is worth a try."""
+    candidates: Candidates = jax.tree.map(lambda x: x[ROOT], tree.shown.candidates)
+    visits = tree.shown.visits[ROOT]
+    batch, num_slots = visits.shape
+    choice, worth = decide(guide, guided, candidates, key)
+    # Samples of the prior come first; then an empty slot takes the change, or the worst candidate's, never
+    # the best one's.
+    untried = candidates.filled & (visits == 0)
+    is_settled = ~jnp.any(untried, axis=-1)
+    is_best = jnp.arange(num_slots) == jnp.argmax(jnp.where(candidates.filled, worth, -jnp.inf), -1)[:, None]
+    rank = jnp.where(candidates.filled, jnp.where(is_best, jnp.inf, worth), -jnp.inf)
+    enters = choice.is_change & is_settled & (jnp.min(rank, axis=-1) < jnp.inf)
+    slot = jnp.where(enters, jnp.argmin(rank, axis=-1), choice.slot)
+    slot = jnp.where(is_settled, slot, jnp.argmax(untried, axis=-1)).astype(jnp.int32)
+    seen = jnp.where(enters, 0, visits[jnp.arange(batch), slot])
+    return place(tree, choice, slot, enters, seen < guide.asks_anew), slot
+
+
+def place(
+    tree: Node, choice: Choice, slot: Int[Array, "B"], enters: Bool[Array, "B"], is_anew: Bool[Array, "B"]
+) -> Node:
+    """The tree with the change in the root's `slot` where it `enters`, and without what hangs there where
+    `is_anew`."""
+    shown = tree.shown
+    rows, num_slots = jnp.arange(slot.shape[0]), shown.visits.shape[-1]
+    # Writing out of bounds, which scatters ignore, leaves a row as it is.
+    into = (ROOT, rows, jnp.where(enters, slot, num_slots))
+    anew = (ROOT, rows, jnp.where(is_anew, slot, num_slots))
+    candidates = Candidates(
+        actions=shown.candidates.actions.at[into].set(choice.actions),
+        # A change weighs in the bound as if the prior had been sampled once more and had hit it.
+        prior=shown.candidates.prior.at[into].set(1.0 / num_slots),
+        filled=shown.candidates.filled.at[into].set(True),
+        origin=shown.candidates.origin.at[into].set(choice.origin.astype(jnp.int8)),
+    )
+    return eqx.tree_at(
+        lambda t: (t.shown.candidates, t.shown.visits, t.shown.q, t.shown.children),
+        tree,
+        (
+            candidates,
+            shown.visits.at[into].set(0),
+            shown.q.at[into].set(0.0),
+            shown.children.at[anew].set(UNVISITED),
+        ),
+    )
