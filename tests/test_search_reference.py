@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nonzero.search import Averaging, Expansion, Rules, Selection
-from search_models import ALL_RULES, assert_same_tree, compiled, plain, random_game
+from nonzero.search import PRESETS, Averaging, Expansion, Rules, Selection
+from search_models import ALL_RULES, VARIANTS, assert_same_tree, compiled, plain, random_game
 
 KINDS = {
     "plain": {},
@@ -38,6 +38,11 @@ def assert_agreement(rules: Rules, kind: str, seed: int, simulations: int = 60, 
 def test_presets_agree_visit_for_visit(name: str, kind: str) -> None:
     for seed in range(3):
         assert_agreement(ALL_RULES[name], kind, seed)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_of_nonzero_agree(name: str) -> None:
+    assert_agreement(PRESETS[name], "ties and ends", 6)
 
 
 @pytest.mark.parametrize("name", ALL_RULES)
