@@ -86,7 +86,7 @@ class Planner:
             (self.said(street), street),
             num_simulations=SIMULATIONS,
             num_candidates=10,
-            rules=preset("mazero"),
+            rules=preset("nonzero"),
             draws=self.draws,
             dirichlet_fraction=0.0,
             temperature=0.0,

@@ -33,7 +33,7 @@ GAMES = tuple(
     for size in ("4x5", "8x10", "20x10")
 )
 BATTLES = ("smax/3m", "smax/5m_vs_6m", "smax/2s3z")
-METHODS = ("nonzero", "mazero", "mazero-np", "ma-alphazero", "sampled-muzero", MCTX, BASE)
+METHODS = ("nonzero", "flat", "flat-r0", "mazero", "mazero-np", "ma-alphazero", "sampled-muzero", MCTX, BASE)
 POLICIES = {"smax": "heuristic"}
 """The base policy that a family is planned with: the prior, and rolled out the leaf values.
 

@@ -30,7 +30,7 @@ class Guide:
     """Whether two agents may be changed at once."""
     uses_model: bool = True
     """Whether θ starts where the model says (the mixing network); else, and without such a model, at zero."""
-    daring: float = 0.5
+    daring: float = 0.7
     """How far draws lie from the posterior's mean, in units of its deviation."""
     asks_anew: float = 8.0
     """Visits of a candidate that ask the model for its step anew; later ones grow the subtree.
@@ -68,9 +68,10 @@ def hear(
     gain: Float[Array, "B"],
 ) -> Guided:
     """After a simulation that began with `actions` brought `gain` back; each depth of leaves is a level."""
-    told = jax.vmap(lambda *said: posterior.tell(said[0], jnp.int32(simulation), *said[1:], guide.beliefs))(
-        guided.told, actions, depth, gain
-    )
+    row = jnp.int32(simulation)
+    told = jax.vmap(
+        lambda told, actions, depth, gain: posterior.tell(told, row, actions, depth, gain, guide.beliefs)
+    )(guided.told, actions, depth, gain)
     return eqx.tree_at(lambda g: g.told, guided, told)
 
 

@@ -29,7 +29,7 @@ class Beliefs:
 
     pair_share: float = 0.1
     """The share of the variance that pairs of agents explain; 0 is the paper's surrogate, rank 0."""
-    noise: float = 0.3
+    noise: float = 0.5
     """The variance of what θ does not explain: chance, and what takes three agents."""
     level: float = 4.0
     """The variance of what all returns of one level have in common; in a search, of leaves of one depth."""
