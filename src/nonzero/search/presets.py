@@ -5,6 +5,7 @@
 | preset | candidates | selection | values |
 |---|---|---|---|
 | nonzero | K prior samples, then changes of the best | at the root NonUCT, below as sampled-muzero | mean |
+| paper | prior samples, then NonUCT at expansion; θ by gradient steps | largest η | OS(λ) |
 | flat | as nonzero | NonUCT at the root, and no tree below it | mean |
 | flat-r0 | as flat, with the paper's surrogate of rank 0 | as flat | mean |
 | without-mixing-net | as nonzero; θ starts at zero, not where the model says | as nonzero | mean |
@@ -23,7 +24,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nonzero.search.backup import Averaging
-from nonzero.search.expand import Expansion
+from nonzero.search.expand import MAX_ENUMERATED, Expansion
+from nonzero.search.gradient import GradientRule
 from nonzero.search.guide import Guide
 from nonzero.search.proposals import SurrogateRule, Widening
 from nonzero.search.select import Selection
@@ -44,12 +46,26 @@ class Rules:
     guide: Guide | None = None
     """The bandit that decides at the root, in place of `selection`."""
 
+    def counterfactuals(self, num_agents: int) -> int:
+        """Samples of Eq. 7 for each simulation; with one agent there is nothing to combine."""
+        if isinstance(self.surrogate, GradientRule) and num_agents > 1:
+            return self.surrogate.counterfactuals
+        return 0
+
 
 OPTIMISTIC = Averaging(rho=0.75, lam=0.8)
 MUZERO = Selection(worth="q", counts_own_visit=True, tries_root_in_order=False)
 
 GUIDED = Rules(selection=MUZERO, guide=Guide())
 ADDITIVE = Beliefs(pair_share=0.0)
+PAPER = Rules(
+    expansion=Expansion(prior_share=0.5),
+    selection=Selection(kappa=math.inf, exploration=0.0),
+    averaging=OPTIMISTIC,
+    surrogate=GradientRule(rank=0, counterfactuals=1, target="reward"),
+    # All proposals come with the node: Algorithm 1 has none later.
+    widening=Widening(start=MAX_ENUMERATED, rate=0.0),
+)
 
 
 def guided(**changes: Any) -> Rules:
@@ -59,6 +75,7 @@ def guided(**changes: Any) -> Rules:
 
 PRESETS: dict[str, Rules] = {
     "nonzero": GUIDED,
+    "paper": PAPER,
     "flat": guided(asks_anew=math.inf),
     "flat-r0": guided(asks_anew=math.inf, beliefs=ADDITIVE),
     "without-mixing-net": guided(uses_model=False),

@@ -18,14 +18,25 @@ from nonzero.search import guide as root_guide
 from nonzero.search.backup import Averaging
 from nonzero.search.draws import Draws
 from nonzero.search.expand import Expansion
+from nonzero.search.gradient import GradientRule, changed, random_directions
 from nonzero.search.guide import Guide, start
 from nonzero.search.presets import Rules
 from nonzero.search.select import GOLDEN, Selection
+from nonzero.surrogate.predictor import Counterfactuals, Directions
 from nonzero.types import PRIOR, Candidates, ModelOutputs
 
 decide = jax.jit(root_guide.decide, static_argnums=0)
 hear = jax.jit(root_guide.hear, static_argnums=0)
 eta_of = jax.jit(root_guide.eta, static_argnums=0)
+
+
+def compiled_method(name: str) -> Callable:
+    """A method of a surrogate rule as a compiled function of the rule and the method's arguments."""
+    return jax.jit(lambda rule, *arguments: getattr(rule, name)(*arguments), static_argnums=0)
+
+
+initial_by, score_by, update_by = (compiled_method(name) for name in ("initial", "score", "update"))
+propose_by, teach_by = (compiled_method(name) for name in ("propose", "teach"))
 
 Outcome = tuple["Said", Any]
 Step = Callable[[Any, np.ndarray], Outcome]
@@ -120,6 +131,8 @@ def plan(
         gain = back_up(rules.averaging, leaf)
         if rules.surrogate is not None:
             learn(rules, leaf, draws.proposal(simulation))
+        if rules.counterfactuals(len(legal)):
+            supervise(rules, step, leaf, draws.proposal(simulation))
         if memory is not None and root_slot is not None:
             memory.hear(simulation, top.actions[root_slot], leaf.depth, gain)
     if memory is not None:
@@ -198,12 +211,12 @@ def new_node(
     origin = np.full(len(actions), PRIOR)
     node = Node(said, latent, actions, prior, filled, origin, possible)
     if rules.surrogate is not None:
-        node.theta = rules.surrogate.initial(batched(said), jnp.asarray(possible)[None])
+        node.theta = initial_by(rules.surrogate, batched(said), jnp.asarray(possible)[None])
         if rules.widening is not None:
             limit = min(rules.widening.start, num_slots)
             for number in range(limit):
                 propose(rules, node, limit, jax.random.fold_in(draws.proposal(simulation), number))
-        node.eta = np.asarray(rules.surrogate.score(node.theta, jnp.asarray(node.actions)[None])[0])
+        node.eta = np.asarray(score_by(rules.surrogate, node.theta, jnp.asarray(node.actions)[None])[0])
     return node
 
 
@@ -363,12 +376,34 @@ def learn(rules: Rules, leaf: Node, key: PRNGKeyArray) -> None:
     while rules.surrogate is not None and node is not None:
         key, proposal_key = jax.random.split(key)
         taken, q = jnp.asarray(node.actions[slot])[None], jnp.asarray([node.q[slot]], jnp.float32)
-        node.theta = rules.surrogate.update(node.theta, taken, q)
+        node.theta = update_by(rules.surrogate, node.theta, taken, q)
         if rules.widening is not None:
             limit = float(rules.widening.limit(jnp.asarray([node.visits.sum()]))[0])
             propose(rules, node, limit, proposal_key)
-        node.eta = np.asarray(rules.surrogate.score(node.theta, jnp.asarray(node.actions)[None])[0])
+        node.eta = np.asarray(score_by(rules.surrogate, node.theta, jnp.asarray(node.actions)[None])[0])
         slot, node = node.slot, node.parent
+
+
+def supervise(rules: Rules, step: Step, leaf: Node, key: PRNGKeyArray) -> None:
+    """Let the leaf's parent learn what other joint actions would have brought (Eq. 7)."""
+    rule, node = rules.surrogate, leaf.parent
+    if not isinstance(rule, GradientRule) or node is None:
+        return
+    actions = node.actions[leaf.slot].astype(np.int32)
+
+    def worth(said: Said) -> float:
+        following = said.discount * said.value if rule.target == "return" else 0.0
+        return 0.0 if node.ended else said.reward + following
+
+    for number in range(rule.counterfactuals):
+        pick_key, *_ = jax.random.split(jax.random.fold_in(key, number), 4)
+        agents, choices = random_directions(jnp.asarray(node.possible)[None], pick_key)
+        others = changed(jnp.asarray(actions)[None], agents, choices)
+        first, second, both = (worth(step(node.latent, np.asarray(other[0]))[0]) for other in others)
+        own, *rest = (jnp.asarray(x, jnp.float32)[None] for x in (worth(leaf.said), [first, second], both))
+        sample = Counterfactuals(jnp.asarray(actions)[None], Directions(agents, choices), own, *rest)
+        node.theta = teach_by(rule, node.theta, sample)
+    node.eta = np.asarray(score_by(rule, node.theta, jnp.asarray(node.actions)[None])[0])
 
 
 def propose(rules: Rules, node: Node, limit: float | int, key: PRNGKeyArray) -> None:
@@ -378,7 +413,7 @@ def propose(rules: Rules, node: Node, limit: float | int, key: PRNGKeyArray) -> 
         return
     candidates = candidates_of(node)
     visits, possible = jnp.asarray(node.visits)[None], jnp.asarray(node.possible)[None]
-    actions, origin, found = rules.surrogate.propose(node.theta, candidates, visits, possible, key)
+    actions, origin, found = propose_by(rules.surrogate, node.theta, candidates, visits, possible, key)
     if found[0]:
         slot = empty[0]
         node.actions[slot], node.origin[slot] = actions[0], origin[0]

@@ -21,6 +21,7 @@ from nonzero.search.expand import (
     root_policy,
     simulation_draws,
 )
+from nonzero.search.gradient import GradientRule, supervise
 from nonzero.search.presets import Rules
 from nonzero.search.proposals import fill, learn
 from nonzero.search.select import select
@@ -126,6 +127,8 @@ def _search(
         tree, gain = backup(rules.averaging, link(write(tree, new, leaf), parent, slot, new), new, path)
         if rules.surrogate is not None:
             tree = learn(rules.surrogate, rules.widening, tree, new, draws.proposal)
+        if isinstance(rules.surrogate, GradientRule) and rules.counterfactuals(num_agents):
+            tree = supervise(rules.surrogate, recurrent_fn, params, tree, parent, new, draws.proposal)
         if rules.guide is not None:
             actions = tree.shown.candidates.actions[ROOT, jnp.arange(batch), root_slot]
             guided = guide.hear(rules.guide, guided, simulation, actions, leaf.shown.depth, gain)
@@ -141,7 +144,9 @@ def _search(
         visits, q = guide.tally(guided, candidates)
         counted = (tree.shown.visits.at[ROOT].set(visits), tree.shown.q.at[ROOT].set(q))
         tree = eqx.tree_at(lambda t: (t.shown.visits, t.shown.q), tree, counted)
-    return summary(tree.shown, eta, action_key, temperature, is_finite, num_simulations, keep_tree)
+    evaluations = num_simulations * (1 + 3 * rules.counterfactuals(num_agents))
+    sizes = (num_simulations, evaluations)
+    return summary(tree.shown, eta, action_key, temperature, is_finite, sizes, keep_tree)
 
 
 class Prior(NamedTuple):
@@ -239,7 +244,7 @@ def summary(
     key: PRNGKeyArray,
     temperature: Float[Array, ""],
     is_finite: Bool[Array, "B"],
-    num_simulations: int,
+    sizes: tuple[int, int],
     keep_tree: bool,
 ) -> SearchResult:
     """What the finished trees say of their roots, with an action drawn by visits ** (1 / temperature).
@@ -266,6 +271,6 @@ def summary(
         eta=eta,
         is_finite=is_finite,
         tree=jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree) if keep_tree else None,
-        simulations=num_simulations,
-        model_evaluations=num_simulations,
+        simulations=sizes[0],
+        model_evaluations=sizes[1],
     )
