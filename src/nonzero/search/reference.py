@@ -256,7 +256,7 @@ def worth(rule: Selection, node: Node, q: np.ndarray) -> np.ndarray:
 def tree_bounds(rule: Selection, nodes: list[Node]) -> tuple[float, float]:
     """The least and the largest worth of all steps from states before the end."""
     known = [
-        worth(rule, node.parent, np.asarray(node.said.reward + node.said.discount * node.value))
+        worth(rule, node.parent, np.array([node.said.reward + node.said.discount * node.value]))[0]
         for node in nodes
         if node.parent is not None and not node.parent.ended
     ]
