@@ -1,6 +1,7 @@
 """Games as tables, for the compiled search and for the plain one, and rules that the presets do not cover."""
 
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +26,8 @@ class TableGame:
     reward: np.ndarray
     discount: np.ndarray
     stride: np.ndarray
+    has_chance: bool = False
+    """Whether a coin is tossed in every step."""
 
     def outputs(self, state: jax.Array) -> ModelOutputs:
         """What the model says of states [B]."""
@@ -40,10 +43,17 @@ class TableGame:
             float(self.discount[state]),
         )
 
-    def step(self, state: Any, actions: np.ndarray) -> tuple[Said, int]:
+    def step(self, state: Any, actions: np.ndarray, key: jax.Array) -> tuple[Said, int]:
         """The plain model."""
-        following = int((state * 5 + 1 + np.sum(self.stride * actions)) % len(self.value))
+        following = state * 5 + 1 + np.sum(self.stride * actions) + (toss(key) if self.has_chance else 0)
+        following = int(following % len(self.value))
         return self.said(following), following
+
+
+@jax.jit
+def toss(key: jax.Array) -> jax.Array:
+    """A coin with five sides."""
+    return jax.random.randint(key, (), 0, 5)
 
 
 def recurrent(game: tuple, key: jax.Array, actions: jax.Array, latent: Any) -> tuple[ModelOutputs, Any]:
@@ -51,6 +61,14 @@ def recurrent(game: tuple, key: jax.Array, actions: jax.Array, latent: Any) -> t
     del key
     tables, stride = game
     state = (latent * 5 + 1 + jnp.sum(stride * actions, axis=-1)) % tables.value.shape[0]
+    return jax.tree.map(lambda table: table[state], tables), state
+
+
+def tossing(game: tuple, key: jax.Array, actions: jax.Array, latent: Any) -> tuple[ModelOutputs, Any]:
+    """The same with a coin tossed, for all rows together, in every step."""
+    tables, stride = game
+    state = latent * 5 + 1 + jnp.sum(stride * actions, axis=-1) + toss(key)
+    state = state % tables.value.shape[0]
     return jax.tree.map(lambda table: table[state], tables), state
 
 
@@ -63,8 +81,10 @@ def random_game(
     ties: bool = False,
     ends: bool = False,
     single: bool = False,
+    chance: bool = False,
 ) -> TableGame:
-    """A random game; of few distinct numbers (`ties`), with endings, with an agent of a single action."""
+    """A random game; of few distinct numbers (`ties`), with endings, with an agent of a single action, with
+    a coin."""
     random = np.random.default_rng(seed)
 
     def table(*shape: int) -> np.ndarray:
@@ -82,6 +102,7 @@ def random_game(
             np.float32
         ),
         stride=random.integers(1, states, agents).astype(np.int32),
+        has_chance=chance,
     )
 
 
@@ -89,16 +110,21 @@ def compiled(game: TableGame, states: np.ndarray, seed: int, **options: Any) -> 
     """The compiled search from `states` [B], tree included."""
     start = jnp.asarray(states, jnp.int32)
     params = (game.outputs(jnp.arange(len(game.value))), jnp.asarray(game.stride))
-    return search(
-        recurrent, params, (game.outputs(start), start), jax.random.key(seed), keep_tree=True, **options
-    )
+    step = tossing if game.has_chance else recurrent
+    return search(step, params, (game.outputs(start), start), jax.random.key(seed), keep_tree=True, **options)
 
 
 def plain(game: TableGame, state: int, seed: int, **options: Any) -> Plan:
     """The plain search from one state with the draws of the compiled one."""
     num_samples = options["rules"].expansion.num_prior(options["num_candidates"])
     draws = SameDraws(jax.random.key(seed), num_samples, game.logits.shape[1])
-    return plan(game.step, (game.said(state), state), draws=draws, **options)
+    simulations = count()
+
+    def step(state: Any, actions: np.ndarray) -> tuple[Said, int]:
+        return game.step(state, actions, draws.model(next(simulations)))
+
+    root = (game.said(state), state)
+    return plan(step, root, draws=draws, has_chance=game.has_chance, **options)
 
 
 def assert_same_tree(result: SearchResult, expected: Plan) -> None:

@@ -16,6 +16,7 @@ KINDS = {
     "one legal action": {"single": True},
     "one agent": {"agents": 1, "actions": 6},
     "many agents": {"agents": 7, "actions": 2},
+    "chance": {"chance": True},
 }
 
 
@@ -43,6 +44,11 @@ def test_presets_agree_visit_for_visit(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_of_nonzero_agree(name: str) -> None:
     assert_agreement(PRESETS[name], "ties and ends", 6)
+
+
+@pytest.mark.parametrize("name", ["flat", "without-curvature"])
+def test_variants_of_nonzero_agree_in_games_of_chance(name: str) -> None:
+    assert_agreement(PRESETS[name], "chance", 6)
 
 
 @pytest.mark.parametrize("name", ALL_RULES)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.core
 import numpy as np
+from jax.interpreters.partial_eval import dce_jaxpr
 from jaxtyping import Array
 
 from nonzero.search.expand import MAX_ENUMERATED, Expansion
@@ -71,11 +72,16 @@ def check_root(outputs: ModelOutputs, legal: Array, temperature: Any) -> None:
                 raise ValueError(f"the root's {name} of batch row {np.argmax(bad)} are NaN or infinite")
 
 
-def check_step(recurrent_fn: Callable, params: Any, key: Any, outputs: ModelOutputs, latent: Any) -> None:
-    """Refuse a model whose outputs or latents change their shape or type from one step to the next."""
+def check_step(recurrent_fn: Callable, params: Any, key: Any, outputs: ModelOutputs, latent: Any) -> bool:
+    """Refuse a model whose outputs or latents change their shape or type from one step to the next.
+
+    Whether chance plays a part in its answers: whether they use the key at all.
+    """
     batch, agents, _ = np.shape(outputs.policy_logits)
     actions = jax.ShapeDtypeStruct((batch, agents), np.int32)
-    answer = jax.eval_shape(recurrent_fn, params, key, actions, latent)
+    traced, answer = jax.make_jaxpr(
+        lambda key, params, actions, latent: recurrent_fn(params, key, actions, latent), return_shape=True
+    )(key, params, actions, latent)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], ModelOutputs)):
         raise ValueError("recurrent_fn must return a pair (ModelOutputs, latent)")
     for name in ("policy_logits", "value", "reward", "discount"):
@@ -89,6 +95,8 @@ def check_step(recurrent_fn: Callable, params: Any, key: Any, outputs: ModelOutp
         raise ValueError(
             f"recurrent_fn must keep the latent's structure, shapes and types: {before} -> {after}"
         )
+    _, is_used = dce_jaxpr(traced.jaxpr, [True] * len(traced.out_avals))
+    return is_used[0]
 
 
 def check_result(result: SearchResult) -> None:

@@ -93,6 +93,10 @@ class SameDraws:
         """The key of the simulation's proposals."""
         return drawn(self._key, simulation, *self._sizes).proposal
 
+    def model(self, simulation: int) -> PRNGKeyArray:
+        """The key of the simulation's step of the model, which the plain search leaves to its caller."""
+        return drawn(self._key, simulation, *self._sizes).model
+
     def slot(self, weights: np.ndarray) -> int:
         """A slot drawn in proportion to `weights` [K]."""
         with np.errstate(divide="ignore"):

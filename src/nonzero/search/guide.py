@@ -6,17 +6,18 @@ given up; what it taught stays with the surrogate. So the root looks at many mor
 slots, and goes back to one as often as that may pay.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from nonzero.search.tree import ROOT, UNVISITED, Node
 from nonzero.surrogate import posterior
 from nonzero.surrogate.choice import Choice, choose
-from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, scale
+from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, predicted, surprises
 from nonzero.surrogate.predictor import Surrogate
 from nonzero.types import Candidates, ModelOutputs
 
@@ -30,6 +31,11 @@ class Guide:
     """Whether two agents may be changed at once."""
     uses_model: bool = True
     """Whether θ starts where the model says (the mixing network); else, and without such a model, at zero."""
+    policy_weight: float = 0.3
+    """How many deviations of the prior an action is expected to lose for each nat by which the policy likes
+    it less than the agent's likeliest one."""
+    most_nats: float = 5.0
+    """Beyond so many it loses no more: a policy that rules an action out may be wrong."""
     daring: float = 0.7
     """How far draws lie from the posterior's mean, in units of its deviation."""
     asks_anew: float = 8.0
@@ -38,6 +44,24 @@ class Guide:
     Departure: the paper's tree keeps the first answer. Where chance plays a part, one answer says little, and
     going deeper under it says less than another answer.
     """
+    has_chance: bool = True
+    """Whether asking the model again may bring another answer."""
+    sure_noise: float = 0.02
+    """The beliefs' noise where it does not: what takes three agents."""
+
+    @property
+    def least_gain(self) -> float:
+        """What a change must gain more than: where asking again tells nothing, any change tells more."""
+        return 0.0 if self.has_chance else -np.inf
+
+    def without_chance(self) -> "Guide":
+        """The guide for a model that always answers alike: it asks once, and looks at all it can reach."""
+        return replace(
+            self,
+            beliefs=replace(self.beliefs, noise=self.sure_noise),
+            asks_anew=min(self.asks_anew, 1.0) if self.asks_anew < np.inf else np.inf,
+            has_chance=False,
+        )
 
 
 class Guided(eqx.Module):
@@ -52,11 +76,22 @@ def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_sim
     """Nothing was told yet."""
     batch, num_agents, _ = legal.shape
     told = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (batch, *x.shape)), nothing_told(num_simulations, num_agents)
+        lambda x: jnp.broadcast_to(x, (batch, *x.shape)),
+        nothing_told(num_simulations, num_agents),
     )
     prior = root.surrogate if guide.uses_model and isinstance(root.surrogate, Surrogate) else None
-    nothing = Surrogate(jnp.zeros(batch), jnp.zeros(legal.shape), jnp.zeros((*legal.shape, 0)))
-    return Guided(told, nothing if prior is None else prior, legal)
+    if prior is None:
+        prior = Surrogate(jnp.zeros(batch), jnp.zeros(legal.shape), jnp.zeros((*legal.shape, 0)))
+    prior = eqx.tree_at(lambda p: p.w, prior, prior.w + lean(guide, root.policy_logits, legal))
+    return Guided(told, prior, legal)
+
+
+def lean(guide: Guide, logits: Float[Array, "B I A"], legal: Bool[Array, "B I A"]) -> Float[Array, "B I A"]:
+    """What the policy makes the guide expect of actions before any return: 0 of an agent's likeliest one."""
+    logits = jnp.where(legal, logits, -jnp.inf)
+    nats = jnp.clip(jnp.max(logits, axis=-1, keepdims=True) - logits, 0.0, guide.most_nats)
+    single, _ = guide.beliefs.variances(legal.shape[1])
+    return -guide.policy_weight * np.sqrt(single) * nats
 
 
 def hear(
@@ -69,9 +104,11 @@ def hear(
 ) -> Guided:
     """After a simulation that began with `actions` brought `gain` back; each depth of leaves is a level."""
     row = jnp.int32(simulation)
-    told = jax.vmap(
-        lambda told, actions, depth, gain: posterior.tell(told, row, actions, depth, gain, guide.beliefs)
-    )(guided.told, actions, depth, gain)
+
+    def one(told: Told, prior: Surrogate, actions: Array, depth: Array, gain: Array) -> Told:
+        return posterior.tell(told, row, actions, depth, gain, prior, guide.beliefs)
+
+    told = jax.vmap(one)(guided.told, guided.prior, actions, depth, gain)
     return eqx.tree_at(lambda g: g.told, guided, told)
 
 
@@ -79,10 +116,8 @@ def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B
     """η of the root's candidates, on the scale of Q."""
 
     def one(told: Told, prior: Surrogate, actions: Int[Array, "K I"]) -> Float[Array, " K"]:
-        unit = scale(told)
-        alpha = coefficients(told, prior, unit, jnp.zeros_like(told.returns), guide.beliefs)
-        predicted = jax.vmap(lambda a: posterior.predict(told, alpha, prior, a, guide.beliefs))(actions)
-        return unit.centre + unit.spread * predicted
+        alpha = coefficients(told, surprises(told, guide.beliefs))
+        return predicted(told, alpha, prior, actions, guide.beliefs)
 
     return jax.vmap(one)(guided.told, guided.prior, candidates.actions)
 
@@ -90,27 +125,24 @@ def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B
 def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
     """The number and the mean of all returns that began with each of the root's candidates."""
 
-    def one(told: Told, actions: Int[Array, " I"]) -> tuple[Int[Array, ""], Float[Array, ""]]:
-        begins = told.filled & (posterior.agreements(told, actions) == actions.shape[0])
-        count = jnp.sum(begins, dtype=jnp.int32)
-        return count, jnp.sum(jnp.where(begins, told.returns, 0.0)) / jnp.maximum(count, 1)
+    def one(told: Told, actions: Int[Array, "K I"]) -> tuple[Int[Array, " K"], Float[Array, " K"]]:
+        begins = told.filled & (posterior.agreements(told, actions) == actions.shape[1])
+        count = jnp.sum(begins, axis=1, dtype=jnp.int32)
+        return count, jnp.sum(jnp.where(begins, told.returns, 0.0), axis=1) / jnp.maximum(count, 1)
 
-    visits, q = jax.vmap(jax.vmap(one, in_axes=(None, 0)))(guided.told, candidates.actions)
+    visits, q = jax.vmap(one)(guided.told, candidates.actions)
     return jnp.where(candidates.filled, visits, 0), jnp.where(candidates.filled, q, 0.0)
 
 
-def decide(
-    guide: Guide, guided: Guided, candidates: Candidates, key: PRNGKeyArray
-) -> tuple[Choice, Float[Array, "B K"]]:
+def decide(guide: Guide, guided: Guided, candidates: Candidates, key: PRNGKeyArray) -> Choice:
     """What each root should try next, and η of its candidates."""
 
     def one(told: Told, prior: Surrogate, mine: Candidates, legal: Array, key: PRNGKeyArray) -> Choice:
-        manner = {"daring": guide.daring, "pairs": guide.pairs, "beliefs": guide.beliefs}
-        return choose(told, prior, mine.actions, mine.filled, legal, key, **manner)
+        manner = {"daring": guide.daring, "pairs": guide.pairs, "repeats": guide.has_chance}
+        return choose(told, prior, mine.actions, mine.filled, legal, key, beliefs=guide.beliefs, **manner)
 
     keys = jax.random.split(key, guided.legal.shape[0])
-    choice = jax.vmap(one)(guided.told, guided.prior, candidates, guided.legal, keys)
-    return choice, eta(guide, guided, candidates)
+    return jax.vmap(one)(guided.told, guided.prior, candidates, guided.legal, keys)
 
 
 def visit(guide: Guide, guided: Guided, tree: Node, key: PRNGKeyArray) -> tuple[Node, Int[Array, "B"]]:
@@ -118,14 +150,15 @@ def visit(guide: Guide, guided: Guided, tree: Node, key: PRNGKeyArray) -> tuple[
     candidates: Candidates = jax.tree.map(lambda x: x[ROOT], tree.shown.candidates)
     visits = tree.shown.visits[ROOT]
     batch, num_slots = visits.shape
-    choice, worth = decide(guide, guided, candidates, key)
+    choice = decide(guide, guided, candidates, key)
+    worth = choice.worth
     # Samples of the prior come first; then an empty slot takes the change, or the worst candidate's, never
     # the best one's.
     untried = candidates.filled & (visits == 0)
     is_settled = ~jnp.any(untried, axis=-1)
     is_best = jnp.arange(num_slots) == jnp.argmax(jnp.where(candidates.filled, worth, -jnp.inf), -1)[:, None]
     rank = jnp.where(candidates.filled, jnp.where(is_best, jnp.inf, worth), -jnp.inf)
-    enters = choice.is_change & is_settled & (jnp.min(rank, axis=-1) < jnp.inf)
+    enters = (choice.gain > guide.least_gain) & is_settled & (jnp.min(rank, axis=-1) < jnp.inf)
     slot = jnp.where(enters, jnp.argmin(rank, axis=-1), choice.slot)
     slot = jnp.where(is_settled, slot, jnp.argmax(untried, axis=-1)).astype(jnp.int32)
     seen = jnp.where(enters, 0, visits[jnp.arange(batch), slot])

@@ -52,6 +52,10 @@ class Rules:
             return self.surrogate.counterfactuals
         return 0
 
+    def without_chance(self) -> "Rules":
+        """The rules for a model that always answers alike."""
+        return self if self.guide is None else replace(self, guide=self.guide.without_chance())
+
 
 OPTIMISTIC = Averaging(rho=0.75, lam=0.8)
 MUZERO = Selection(worth="q", counts_own_visit=True, tries_root_in_order=False)

@@ -107,9 +107,14 @@ def plan(
     dirichlet_fraction: float = 0.25,
     dirichlet_alpha: float = 0.3,
     temperature: float = 1.0,
+    has_chance: bool = True,
 ) -> Plan:
-    """Plan from one state: `step(latent, joint action)` says what follows, `root` what is known of it."""
+    """Plan from one state: `step(latent, joint action)` says what follows, `root` what is known of it.
+
+    `has_chance` says whether the same step may turn out otherwise when it is asked for again.
+    """
     said, latent = root
+    rules = rules if has_chance else rules.without_chance()
     legal = np.ones(said.policy_logits.shape, bool) if legal is None else np.asarray(legal, bool)
     check_plan(said, legal, num_simulations, num_candidates)
     policy = softmax(said.policy_logits) * legal + rules.expansion.legal_floor * legal
@@ -327,12 +332,12 @@ class Memory:
     def visit(self, root: Node, key: PRNGKeyArray) -> int:
         """The slot that the next simulation goes through, with a change in it where one is worth a try."""
         untried = np.flatnonzero(root.filled & (root.visits == 0))
-        choice, eta = decide(self._guide, self._guided, candidates_of(root), key)
-        worth = np.asarray(eta[0])
+        choice = decide(self._guide, self._guided, candidates_of(root), key)
+        worth = np.asarray(choice.worth[0])
         best = int(np.argmax(np.where(root.filled, worth, -np.inf)))
         rivals = [slot for slot in range(len(worth)) if slot != best]
         slot = int(untried[0]) if len(untried) else int(choice.slot[0])
-        if choice.is_change[0] and not len(untried) and rivals:
+        if choice.gain[0] > self._guide.least_gain and not len(untried) and rivals:
             slot = min(rivals, key=lambda k: worth[k] if root.filled[k] else -np.inf)
             root.actions[slot], root.origin[slot] = choice.actions[0], choice.origin[0]
             root.filled[slot], root.prior[slot] = True, 1.0 / len(root.filled)

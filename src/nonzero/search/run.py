@@ -57,7 +57,8 @@ def search(
     legal = jnp.ones(outputs.policy_logits.shape, bool) if legal is None else jnp.asarray(legal, bool)
     num_slots = check_arguments(outputs, latent, legal, num_simulations, num_candidates, rules.expansion)
     check_root(outputs, legal, temperature)
-    check_step(recurrent_fn, params, key, outputs, latent)
+    if not check_step(recurrent_fn, params, key, outputs, latent):
+        rules = rules.without_chance()
     noise_key, key = jax.random.split(key)
     # Compiled on its own: it is large, and the same for all rules.
     noise = dirichlet_noise(noise_key, legal, jnp.float32(dirichlet_fraction), jnp.float32(dirichlet_alpha))

@@ -15,27 +15,33 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
+from nonzero.surrogate import predictor
 from nonzero.surrogate.deviations import apply_change
 from nonzero.surrogate.posterior import (
     Beliefs,
     Told,
+    by_action,
     coefficients,
     interactions,
-    scale,
-    score,
+    predicted,
+    scores,
     single_score_changes,
+    surprises,
 )
 from nonzero.surrogate.predictor import Directions, Surrogate, moves_two_agents
 from nonzero.types import PAIR, SINGLE
 
 
 class Choice(NamedTuple):
-    """What to try next: `actions`, a change of a candidate, if `is_change`; else candidate `slot` again."""
+    """What to try next: `actions`, a change of candidate `slot`, if it gains; else that candidate again."""
 
     actions: Int[Array, "*B I"]
     origin: Int[Array, "*B"]
-    is_change: Bool[Array, "*B"]
+    gain: Float[Array, "*B"]
+    """How much the change is better under the draw; minus infinity where there is none."""
     slot: Int[Array, "*B"]
+    worth: Float[Array, "*B K"]
+    """η of the candidates, by the posterior's mean, on the scale of the returns."""
 
 
 class Change(NamedTuple):
@@ -46,20 +52,12 @@ class Change(NamedTuple):
 
 
 class Around(NamedTuple):
-    """The candidates, as seen from one of them."""
+    """The joint actions that are no change to try, as seen from the incumbent."""
 
-    differs: Bool[Array, "K I"]
-    distance: Int[Array, " K"]
-    """In how many agents they differ from it; 0 in empty slots."""
-    plays: Bool[Array, "K I A"]
-    """Which action each agent plays in them."""
-
-
-def drawn_prior(prior: Surrogate, daring: float, beliefs: Beliefs, key: PRNGKeyArray) -> Surrogate:
-    """A draw from the prior over w; pairs keep their mean."""
-    single, _ = beliefs.variances(prior.w.shape[0])
-    noise = daring * np.sqrt(single) * jax.random.normal(key, prior.w.shape)
-    return eqx.tree_at(lambda p: p.w, prior, prior.w + noise)
+    actions: Int[Array, "I X"]
+    differs: Bool[Array, "I X"]
+    distance: Int[Array, " X"]
+    """In how many agents they differ from it; 0 in empty rows."""
 
 
 def choose(
@@ -72,37 +70,69 @@ def choose(
     *,
     daring: float,
     pairs: bool,
+    repeats: bool,
     beliefs: Beliefs,
 ) -> Choice:
-    """What one draw from the posterior prefers; `daring` scales its distance from the mean."""
-    prior_key, noise_key, pick_key = jax.random.split(key, 3)
-    drawn = drawn_prior(prior, daring, beliefs, prior_key)
-    noise = daring * np.sqrt(beliefs.noise) * jax.random.normal(noise_key, told.returns.shape)
-    alpha = coefficients(told, drawn, scale(told), noise, beliefs)
-    values = jax.vmap(lambda actions: score(told, alpha, drawn, actions, beliefs))(candidates)
+    """What one draw from the posterior prefers; `daring` scales its distance from the mean.
+
+    Without `repeats` only what was never told is a change to try.
+    """
+    draw_key, pick_key = jax.random.split(key)
+    drawn, mean, alpha = draw(told, prior, draw_key, daring, beliefs)
+    worth = predicted(told, mean, prior, candidates, beliefs)
+    values = jax.vmap(lambda joint: predictor.score(drawn, joint))(candidates)
+    values = values + scores(told, alpha, candidates, beliefs)
     slot = jnp.argmax(jnp.where(filled, values, -jnp.inf)).astype(jnp.int32)
     incumbent = candidates[slot]
-    differs = candidates != incumbent
-    distance = jnp.where(filled, jnp.sum(differs, axis=-1), 0)
-    around = Around(differs, distance, candidates[:, :, None] == np.arange(legal.shape[1]))
+    around = seen_from(incumbent, candidates.T, filled)
+    if not repeats:
+        known = jnp.concatenate([candidates.T, told.actions], axis=1)
+        around = seen_from(incumbent, known, jnp.concatenate([filled, told.filled]))
     possible = legal & (np.arange(legal.shape[1]) != incumbent[:, None])
     gains = single_score_changes(told, alpha, drawn, incumbent, beliefs)
     gains = jnp.where(possible, gains, -jnp.inf)
     single = best_single(incumbent, gains, around)
     if not pairs or legal.shape[0] == 1:
-        return Choice(single.actions, jnp.int32(SINGLE), single.gain > 0, slot)
+        return Choice(single.actions, jnp.int32(SINGLE), single.gain, slot, worth)
     directions = pick_directions(gains, possible, pick_key)
     joint = interactions(told, alpha, drawn, incumbent, directions, beliefs)
     pair = best_pair(incumbent, gains, joint, directions, around)
     wins = pair.gain > single.gain
     actions = jnp.where(wins, pair.actions, single.actions)
-    return Choice(actions, jnp.where(wins, PAIR, SINGLE), jnp.maximum(single.gain, pair.gain) > 0, slot)
+    gain = jnp.maximum(single.gain, pair.gain)
+    return Choice(actions, jnp.where(wins, PAIR, SINGLE), gain, slot, worth)
+
+
+def draw(
+    told: Told, prior: Surrogate, key: PRNGKeyArray, daring: float, beliefs: Beliefs
+) -> tuple[Surrogate, Float[Array, " T"], Float[Array, " T"]]:
+    """A draw from the prior, and α of the posterior's mean and of the draw from it that this one becomes.
+
+    The draw is corrected by what the returns, with noise of their own, say of it. Pairs keep their mean.
+    """
+    prior_key, noise_key = jax.random.split(key)
+    deviation, _ = (daring * np.sqrt(variance) for variance in beliefs.variances(prior.w.shape[0]))
+    shift = deviation * jax.random.normal(prior_key, prior.w.shape)
+    noise = daring * np.sqrt(beliefs.noise) * jax.random.normal(noise_key, told.returns.shape)
+    shifted = jnp.sum(jnp.take_along_axis(shift, told.actions, axis=1), axis=0)
+    surprise = surprises(told, beliefs)
+    other = jnp.where(told.filled, surprise - shifted - noise, 0.0)
+    # Both at once: the history is read but once.
+    mean, alpha = coefficients(told, jnp.stack([surprise, other]))
+    return eqx.tree_at(lambda p: p.w, prior, prior.w + shift), mean, alpha
+
+
+def seen_from(incumbent: Int[Array, " I"], actions: Int[Array, "I X"], filled: Bool[Array, " X"]) -> Around:
+    """The `filled` of X joint actions as seen from the incumbent."""
+    differs = actions != incumbent[:, None]
+    return Around(actions, differs, jnp.where(filled, jnp.sum(differs, axis=0), 0))
 
 
 def best_single(incumbent: Int[Array, " I"], gains: Float[Array, "I A"], around: Around) -> Change:
-    """The one-agent change that gains most and is no candidate."""
-    taken = (around.distance == 1)[:, None, None] & around.differs[:, :, None] & around.plays
-    gains = jnp.where(jnp.any(taken, axis=0), -jnp.inf, gains)
+    """The one-agent change that gains most and is not excluded."""
+    is_neighbour = (around.differs & (around.distance == 1)).astype(jnp.float32)
+    taken = by_action(around.actions, is_neighbour, gains.shape[1])
+    gains = jnp.where(taken > 0, -jnp.inf, gains)
     agent, choice = jnp.divmod(jnp.argmax(gains), gains.shape[1])
     return Change(incumbent.at[agent].set(choice.astype(incumbent.dtype)), jnp.max(gains))
 
@@ -124,11 +154,11 @@ def best_pair(
     directions: Directions,
     around: Around,
 ) -> Change:
-    """The two-agent change among the directions that gains most and is no candidate."""
+    """The two-agent change among the directions that gains most and is not excluded."""
     apart = gains[directions]
-    # A candidate at distance 2 that plays both directions is that pair.
-    plays = around.plays[:, directions.agents, directions.choices].astype(jnp.float32)
-    taken = plays.T @ (plays * (around.distance == 2)[:, None]) > 0
+    # What is two agents away and plays both directions is that pair.
+    plays = (around.actions[directions.agents] == directions.choices[:, None]).astype(jnp.float32)
+    taken = (plays * (around.distance == 2)) @ plays.T > 0
     allowed = moves_two_agents(directions) & ~taken
     pair = jnp.where(allowed, apart[:, None] + apart[None, :] + joint, -jnp.inf)
     first, second = jnp.divmod(jnp.argmax(pair), pair.shape[0])

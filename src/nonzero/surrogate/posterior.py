@@ -48,15 +48,20 @@ class Beliefs:
 
 
 class Told(eqx.Module):
-    """Returns and the joint actions they followed; T is the capacity."""
+    """Returns and the joint actions they followed; T is the capacity, and last, where loops are quick."""
 
-    actions: Int[Array, "T I"]
+    actions: Int[Array, "I T"]
     levels: Int[Array, " T"]
     """Returns of different levels differ by a constant of their own."""
     returns: Float[Array, " T"]
+    expected: Float[Array, " T"]
+    """z of the joint actions before anything was told."""
     filled: Bool[Array, " T"]
-    inverse: Float[Array, "T T"]
-    """Of the covariance of the returns, noise included; zero in empty rows."""
+    root: Float[Array, "T T"]
+    """W, lower triangular: WᵀW is the inverse of the returns' covariance with noise; zero in empty rows.
+
+    The inverse itself, grown row by row, loses its digits where the noise is small; its root does not.
+    """
 
 
 class Scale(eqx.Module):
@@ -70,11 +75,12 @@ def nothing_told(capacity: int, num_agents: int) -> Told:
     """An empty history."""
     rows = jnp.zeros(capacity, jnp.int32)
     return Told(
-        actions=jnp.full((capacity, num_agents), -1, jnp.int32),
+        actions=jnp.full((num_agents, capacity), -1, jnp.int32),
         levels=rows,
         returns=jnp.zeros(capacity),
+        expected=jnp.zeros(capacity),
         filled=jnp.zeros(capacity, bool),
-        inverse=jnp.zeros((capacity, capacity)),
+        root=jnp.zeros((capacity, capacity)),
     )
 
 
@@ -84,30 +90,32 @@ def tell(
     actions: Int[Array, " I"],
     level: Int[Array, ""],
     value: Float[Array, ""],
+    prior: Surrogate,
     beliefs: Beliefs,
 ) -> Told:
-    """The history with one more return, in the empty row `row`: the inverse grows by a row and a column."""
+    """The history with one more return, in the empty row `row`: W grows by a row."""
     num_agents = actions.shape[0]
-    covariance = beliefs.covariance(agreements(told, actions), num_agents)
+    covariance = beliefs.covariance(agreements(told, actions[None])[0], num_agents)
     covariance = jnp.where(told.filled, covariance + beliefs.level * (told.levels == level), 0.0)
-    weights = told.inverse @ covariance
+    explained = told.root @ covariance
     own = beliefs.covariance(jnp.float32(num_agents), num_agents) + beliefs.level + beliefs.noise
-    here = jnp.arange(told.filled.shape[0]) == row
-    direction = jnp.where(here, -1.0, weights)
     # What the others do not explain of the new return is at least its noise.
-    unexplained = jnp.maximum(own - covariance @ weights, beliefs.noise)
+    unexplained = jnp.maximum(own - explained @ explained, beliefs.noise)
+    here = jnp.arange(told.filled.shape[0]) == row
+    grown = (here - explained @ told.root) * jax.lax.rsqrt(unexplained)
     return Told(
-        actions=jnp.where(here[:, None], actions, told.actions),
-        levels=jnp.where(here, level, told.levels),
-        returns=jnp.where(here, value, told.returns),
+        actions=told.actions.at[:, row].set(actions),
+        levels=told.levels.at[row].set(level),
+        returns=told.returns.at[row].set(value),
+        expected=told.expected.at[row].set(predictor.score(prior, actions)),
         filled=told.filled | here,
-        inverse=told.inverse + direction[:, None] * (direction / unexplained),
+        root=told.root.at[row].set(grown),
     )
 
 
-def agreements(told: Told, actions: Int[Array, " I"]) -> Float[Array, " T"]:
+def agreements(told: Told, actions: Int[Array, "K I"]) -> Float[Array, "K T"]:
     """In how many agents each joint action told agrees with `actions`; empty rows agree in none."""
-    return jnp.sum(told.actions == actions, axis=-1).astype(jnp.float32)
+    return jnp.sum(told.actions == actions[:, :, None], axis=1).astype(jnp.float32)
 
 
 def scale(told: Told) -> Scale:
@@ -118,28 +126,37 @@ def scale(told: Told) -> Scale:
     return Scale(centre, jnp.where(spread > 1e-5 * jnp.abs(centre), spread, 1.0))
 
 
-def coefficients(
-    told: Told, prior: Surrogate, scale: Scale, noise: Float[Array, " T"], beliefs: Beliefs
-) -> Float[Array, " T"]:
-    """α for the returns told less `noise`: zeros for the mean, drawn ones for a draw from the posterior."""
-    z = invert_link((told.returns - scale.centre) / scale.spread, beliefs.link)
-    explained = jax.vmap(lambda actions: predictor.score(prior, actions))(told.actions)
-    return told.inverse @ jnp.where(told.filled, z - noise - explained, 0.0)
+def surprises(told: Told, beliefs: Beliefs) -> Float[Array, " T"]:
+    """By how much z of each return told differs from what was expected."""
+    unit = scale(told)
+    z = invert_link((told.returns - unit.centre) / unit.spread, beliefs.link)
+    return jnp.where(told.filled, z - told.expected, 0.0)
 
 
-def score(
-    told: Told, alpha: Float[Array, " T"], prior: Surrogate, actions: Int[Array, " I"], beliefs: Beliefs
-) -> Float[Array, ""]:
-    """z of a joint action."""
-    covariance = beliefs.covariance(agreements(told, actions), actions.shape[0])
-    return predictor.score(prior, actions) + alpha @ covariance
+def coefficients(told: Told, surprise: Float[Array, "*X T"]) -> Float[Array, "*X T"]:
+    """α: how much each return told moves z, for one or several vectors of surprises."""
+    return (surprise @ told.root.T) @ told.root
 
 
-def predict(
-    told: Told, alpha: Float[Array, " T"], prior: Surrogate, actions: Int[Array, " I"], beliefs: Beliefs
-) -> Float[Array, ""]:
-    """η of a joint action, as a normalised return."""
-    return apply_link(score(told, alpha, prior, actions, beliefs), beliefs.link)
+def scores(
+    told: Told, alpha: Float[Array, "*X T"], actions: Int[Array, "K I"], beliefs: Beliefs
+) -> Float[Array, "*X K"]:
+    """By how much what was told moves z of joint actions."""
+    return alpha @ beliefs.covariance(agreements(told, actions), actions.shape[1]).T
+
+
+def predicted(
+    told: Told,
+    alpha: Float[Array, " T"],
+    prior: Surrogate,
+    actions: Int[Array, "K I"],
+    beliefs: Beliefs,
+) -> Float[Array, " K"]:
+    """η of joint actions, on the scale of the returns."""
+    expected = jax.vmap(lambda a: predictor.score(prior, a))(actions)
+    unit = scale(told)
+    eta = apply_link(expected + scores(told, alpha, actions, beliefs), beliefs.link)
+    return unit.centre + unit.spread * eta
 
 
 def single_score_changes(
@@ -148,13 +165,21 @@ def single_score_changes(
     """z(a^(u)) − z(a) of every single change; zero where it is the action played."""
     num_agents, num_actions = prior.w.shape
     single, pair = beliefs.variances(num_agents)
-    agrees = told.actions == actions
-    others = jnp.sum(agrees, axis=-1, keepdims=True) - agrees
-    slopes = alpha[:, None] * (single + pair * others)
-    played = (told.actions.T[:, :, None] == np.arange(num_actions)).astype(jnp.float32)
-    table = jnp.einsum("ti,ita->ia", slopes, played)
-    here = jnp.sum(slopes * agrees, axis=0)
-    return table - here[:, None] + predictor.single_score_changes(prior, actions)
+    agrees = told.actions == actions[:, None]
+    others = jnp.sum(agrees, axis=0) - agrees
+    slopes = alpha * (single + pair * others)
+    here = jnp.sum(slopes * agrees, axis=1, keepdims=True)
+    return (
+        by_action(told.actions, slopes, num_actions) - here + predictor.single_score_changes(prior, actions)
+    )
+
+
+def by_action(
+    actions: Int[Array, "I X"], weights: Float[Array, "I X"], num_actions: int
+) -> Float[Array, "I A"]:
+    """The sum of the weights that go with each agent's action; weights of empty columns must be 0."""
+    agents = np.arange(actions.shape[0])[:, None]
+    return jnp.zeros((actions.shape[0], num_actions)).at[agents, actions].add(weights)
 
 
 def interactions(
@@ -168,6 +193,6 @@ def interactions(
     """Δ²_{u,v} z of all pairs among M directions; meaningless where u and v move the same agent."""
     agents, choices = directions
     _, pair = beliefs.variances(actions.shape[0])
-    column = told.actions.T[agents]
+    column = told.actions[agents]
     moved = (column == choices[:, None]).astype(jnp.float32) - (column == actions[agents][:, None])
     return pair * (moved * alpha) @ moved.T + predictor.interactions(prior, actions, directions)
