@@ -68,10 +68,11 @@ def test_without_chance_no_joint_action_is_asked_for_twice_and_the_best_one_aske
 
 
 def test_with_chance_good_joint_actions_are_asked_for_again() -> None:
-    options = {"num_simulations": 60, "num_candidates": 5, "rules": preset("flat")}
+    options = {"num_simulations": 40, "num_candidates": 5, "rules": preset("flat")}
     often = search(noisy_payoff, None, ROOT, jax.random.key(3), **options).visits.max()
     once = search(payoff, None, ROOT, jax.random.key(3), **options).visits.max()
-    assert often > 5 * once
+    assert often > 10
+    assert once < 10
 
 
 def test_the_guide_leans_on_the_policy_by_nats_and_not_beyond_its_limit() -> None:
