@@ -6,7 +6,7 @@ given up; what it taught stays with the surrogate. So the root looks at many mor
 slots, and goes back to one as often as that may pay.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from nonzero.search.tree import ROOT, UNVISITED, Node
 from nonzero.surrogate import posterior
 from nonzero.surrogate.choice import Choice, choose
-from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, scale
+from nonzero.surrogate.posterior import Beliefs, Forecast, Scale, Told, coefficients, nothing_told, scale
 from nonzero.surrogate.predictor import Surrogate
 from nonzero.types import Candidates, ModelOutputs
 
@@ -32,6 +32,8 @@ class Guide:
     """Whether θ starts where the model says (the mixing network); else, and without such a model, at zero."""
     daring: float = 0.7
     """How far draws lie from the posterior's mean, in units of its deviation."""
+    model_noise: float = 8.0
+    """`beliefs.noise` where a model says θ: its answers are learned, too, and of many more parameters."""
     asks_anew: float = 8.0
     """Visits of a candidate that ask the model for its step anew; later ones grow the subtree.
 
@@ -39,13 +41,28 @@ class Guide:
     going deeper under it says less than another answer.
     """
 
+    def informed(self, root: ModelOutputs) -> "Guide":
+        """The guide at roots where a model says θ."""
+        if not (self.uses_model and isinstance(root.surrogate, Forecast)):
+            return self
+        return replace(self, beliefs=replace(self.beliefs, noise=self.model_noise))
+
 
 class Guided(eqx.Module):
     """What is known of a batch of roots."""
 
     told: Told
     prior: Surrogate
+    given: Scale | None
+    """The scale in which the model's θ is meant; without it, that of the returns told."""
+    error: Float[Array, "B"]
+    """How far θ may be off before anything is told, in units of that scale."""
     legal: Bool[Array, "B I A"]
+
+    @property
+    def scale(self) -> Scale:
+        """How returns are normalised."""
+        return jax.vmap(scale)(self.told) if self.given is None else self.given
 
 
 def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_simulations: int) -> Guided:
@@ -54,9 +71,11 @@ def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_sim
     told = jax.tree.map(
         lambda x: jnp.broadcast_to(x, (batch, *x.shape)), nothing_told(num_simulations, num_agents)
     )
-    prior = root.surrogate if guide.uses_model and isinstance(root.surrogate, Surrogate) else None
+    forecast = root.surrogate
+    if guide.uses_model and isinstance(forecast, Forecast):
+        return Guided(told, forecast.surrogate, Scale(root.value, forecast.unit), forecast.error, legal)
     nothing = Surrogate(jnp.zeros(batch), jnp.zeros(legal.shape), jnp.zeros((*legal.shape, 0)))
-    return Guided(told, nothing if prior is None else prior, legal)
+    return Guided(told, nothing, None, jnp.ones(batch), legal)
 
 
 def hear(
@@ -78,13 +97,12 @@ def hear(
 def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B K"]:
     """η of the root's candidates, on the scale of Q."""
 
-    def one(told: Told, prior: Surrogate, actions: Int[Array, "K I"]) -> Float[Array, " K"]:
-        unit = scale(told)
+    def one(told: Told, prior: Surrogate, unit: Scale, actions: Int[Array, "K I"]) -> Float[Array, " K"]:
         alpha = coefficients(told, prior, unit, jnp.zeros_like(told.returns), guide.beliefs)
         predicted = jax.vmap(lambda a: posterior.predict(told, alpha, prior, a, guide.beliefs))(actions)
         return unit.centre + unit.spread * predicted
 
-    return jax.vmap(one)(guided.told, guided.prior, candidates.actions)
+    return jax.vmap(one)(guided.told, guided.prior, guided.scale, candidates.actions)
 
 
 def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
@@ -104,12 +122,23 @@ def decide(
 ) -> tuple[Choice, Float[Array, "B K"]]:
     """What each root should try next, and η of its candidates."""
 
-    def one(told: Told, prior: Surrogate, mine: Candidates, legal: Array, key: PRNGKeyArray) -> Choice:
-        manner = {"daring": guide.daring, "pairs": guide.pairs, "beliefs": guide.beliefs}
-        return choose(told, prior, mine.actions, mine.filled, legal, key, **manner)
+    def one(guided: Guided, unit: Scale, mine: Candidates, key: PRNGKeyArray) -> Choice:
+        return choose(
+            guided.told,
+            guided.prior,
+            mine.actions,
+            mine.filled,
+            guided.legal,
+            key,
+            scale=unit,
+            # A draw strays as far as θ was found to be off.
+            daring=guide.daring * guided.error,
+            pairs=guide.pairs,
+            beliefs=guide.beliefs,
+        )
 
     keys = jax.random.split(key, guided.legal.shape[0])
-    choice = jax.vmap(one)(guided.told, guided.prior, candidates, guided.legal, keys)
+    choice = jax.vmap(one)(guided, guided.scale, candidates, keys)
     return choice, eta(guide, guided, candidates)
 
 

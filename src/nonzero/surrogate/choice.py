@@ -18,10 +18,10 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from nonzero.surrogate.deviations import apply_change
 from nonzero.surrogate.posterior import (
     Beliefs,
+    Scale,
     Told,
     coefficients,
     interactions,
-    scale,
     score,
     single_score_changes,
 )
@@ -55,7 +55,7 @@ class Around(NamedTuple):
     """Which action each agent plays in them."""
 
 
-def drawn_prior(prior: Surrogate, daring: float, beliefs: Beliefs, key: PRNGKeyArray) -> Surrogate:
+def drawn_prior(prior: Surrogate, daring: Float[Array, ""], beliefs: Beliefs, key: PRNGKeyArray) -> Surrogate:
     """A draw from the prior over w; pairs keep their mean."""
     single, _ = beliefs.variances(prior.w.shape[0])
     noise = daring * np.sqrt(single) * jax.random.normal(key, prior.w.shape)
@@ -70,7 +70,8 @@ def choose(
     legal: Bool[Array, "I A"],
     key: PRNGKeyArray,
     *,
-    daring: float,
+    scale: Scale,
+    daring: Float[Array, ""],
     pairs: bool,
     beliefs: Beliefs,
 ) -> Choice:
@@ -78,7 +79,7 @@ def choose(
     prior_key, noise_key, pick_key = jax.random.split(key, 3)
     drawn = drawn_prior(prior, daring, beliefs, prior_key)
     noise = daring * np.sqrt(beliefs.noise) * jax.random.normal(noise_key, told.returns.shape)
-    alpha = coefficients(told, drawn, scale(told), noise, beliefs)
+    alpha = coefficients(told, drawn, scale, noise, beliefs)
     values = jax.vmap(lambda actions: score(told, alpha, drawn, actions, beliefs))(candidates)
     slot = jnp.argmax(jnp.where(filled, values, -jnp.inf)).astype(jnp.int32)
     incumbent = candidates[slot]

@@ -62,8 +62,18 @@ class Told(eqx.Module):
 class Scale(eqx.Module):
     """How returns are normalised before the link."""
 
-    centre: Float[Array, ""]
-    spread: Float[Array, ""]
+    centre: Float[Array, "*B"]
+    spread: Float[Array, "*B"]
+
+
+class Forecast(eqx.Module):
+    """What a model says of θ before anything is told, and in what units."""
+
+    surrogate: Surrogate
+    unit: Float[Array, "*B"]
+    """The difference in returns that η = 1 stands for."""
+    error: Float[Array, "*B"]
+    """The deviation of returns from what η said of them, in these units."""
 
 
 def nothing_told(capacity: int, num_agents: int) -> Told:
