@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nonzero.surrogate.choice import choose
-from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, surprises, tell
+from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, scale, surprises, tell
 from nonzero.surrogate.predictor import Surrogate
 
 AGENTS, ACTIONS = 3, 4
@@ -43,7 +43,7 @@ def test_root_is_that_of_the_inverse_covariance_even_of_many_repeated_returns(
     root = np.asarray(told.root, np.float64)[: len(history), : len(history)]
     np.testing.assert_allclose(root.T @ root @ covariance, np.eye(len(history)), atol=2e-3 / noise)
     values = np.array([value for _, value in history])
-    alpha = coefficients(told, surprises(told, beliefs))
+    alpha = coefficients(told, surprises(told, scale(told), beliefs))
     unit = (values - values.mean()) / values.std()
     z = np.sinh(unit / beliefs.link.c) / beliefs.link.alpha
     predicted = (covariance - noise * np.eye(len(history))) @ np.asarray(alpha, np.float64)[: len(history)]
@@ -70,7 +70,8 @@ def test_without_repeats_only_what_was_never_told_is_a_change_to_try(repeats: bo
         jnp.array([True]),
         jnp.ones((AGENTS, ACTIONS), bool),
         jax.random.key(0),
-        daring=0.1,
+        scale=scale(told),
+        daring=jnp.float32(0.1),
         pairs=True,
         repeats=repeats,
         beliefs=Beliefs(),

@@ -10,7 +10,7 @@ from nonzero.model.inference import initial_inference
 from nonzero.training.checkpoint import named_arrays
 from nonzero.training.rollout import PolicyTargets, Step
 from nonzero.training.settings import TargetSettings
-from nonzero.training.train import TrainState, evaluate, new_state, reanalyse
+from nonzero.training.train import TrainState, evaluate, followed, new_state, reanalyse
 from nonzero.training.unroll import new_batch, unroll
 from training_setup import TINY, go, tiny_learner
 
@@ -28,6 +28,7 @@ def assert_same(one: Any, other: Any) -> None:
 
 cut = jax.jit(new_batch, static_argnums=(3, 4))
 infer = jax.jit(initial_inference)
+search_again = jax.jit(reanalyse)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_steps_and_updates_are_counted(played: TrainState) -> None:
     assert int(played.tally.episodes) == 2
     assert 2 * 20 <= float(played.tally.returned) <= 2 * 60
     after = go(copied(played), 1, 2, 3)
-    assert (int(after.steps), int(after.updates), int(after.tally.updates)) == (26, 6, 6)
+    assert (int(after.steps), int(after.updates), int(after.tally.updates)) == (26, 12, 12)
     assert int(after.replay.count) == 13
 
 
@@ -70,10 +71,18 @@ def test_how_calls_are_cut_does_not_matter_to_the_bit(played: TrainState) -> Non
 
 
 def test_the_target_network_follows_at_its_interval(played: TrainState) -> None:
-    three = go(copied(played), 0, 3, 1)
-    assert_same(three.target, played.model)
-    four = go(copied(three), 0, 1, 1)
+    two = go(copied(played), 0, 1, 1)
+    assert_same(two.target, played.model)
+    four = go(copied(two), 0, 1, 1)
     assert_same(four.target, four.model)
+
+
+def test_the_target_network_may_be_an_average(played: TrainState) -> None:
+    old, new = played.model, jax.tree.map(lambda x: x + 1.0, played.model)
+    settings = TargetSettings(target_interval=2, target_rate=0.25)
+    assert_same(followed(old, new, jnp.int32(3), settings), old)
+    found = followed(old, new, jnp.int32(4), settings)
+    np.testing.assert_allclose(found.action.weight, old.action.weight + 0.25, rtol=1e-6)
 
 
 def test_seeds_differ() -> None:
@@ -99,12 +108,14 @@ def test_evaluation_plays_whole_episodes_without_chance(played: TrainState) -> N
 
 def test_reanalysis_renews_its_share_and_nothing_else(played: TrainState) -> None:
     windows = jax.tree.map(lambda x: jnp.concatenate([x[:, :6], x[:, :6]]), played.replay.steps)
-    batch = cut(played.target, windows, jnp.zeros(4, jnp.int32), TINY.target, 2)
-    fresh = jax.jit(reanalyse, static_argnums=0)(tiny_learner(), played.target, batch, jax.random.key(5))
-    assert_same(jax.tree.map(lambda x: x[2:], fresh.policy), jax.tree.map(lambda x: x[2:], batch.policy))
-    assert not np.array_equal(fresh.policy.actions[:2], batch.policy.actions[:2])
-    value = infer(played.target, batch.histories[0])[0].value
-    np.testing.assert_allclose(fresh.policy.value[0], value, rtol=1e-5)
+    one = cut(played.target, windows, jnp.zeros(4, jnp.int32), TINY.target, 2)
+    batches = jax.tree.map(lambda x: jnp.stack([x, x]), one)
+    fresh = search_again(tiny_learner(), played.target, batches, jax.random.key(5))
+    assert_same(*(jax.tree.map(lambda x: x[:, 2:], policy) for policy in (fresh.policy, batches.policy)))
+    for number in range(2):
+        assert not np.array_equal(fresh.policy.actions[number, :2], one.policy.actions[:2])
+    value = infer(played.target, one.histories[0])[0].value
+    np.testing.assert_allclose(fresh.policy.value[1, 0], value, rtol=1e-5)
 
 
 def test_batches_end_with_their_episode(played: TrainState) -> None:
@@ -135,6 +146,9 @@ def test_batches_end_with_their_episode(played: TrainState) -> None:
         jnp.array([[2.0, 3.0]])[..., None, None] * jnp.array([1.0, 0, 0]) * jnp.ones((1, 2, 2, 3)),
     )[0].value[0]
     np.testing.assert_allclose(batch.values[0], [2 + 3 / 2 + value / 4, 3 + 4 / 2, 4.0, 0.0], rtol=1e-5)
+    own = infer(played.target, batch.histories[0])[0].value
+    gains = [2 + own[1] / 2 - own[0], 3 + own[2] / 2 - own[1], 4 - own[2]]
+    np.testing.assert_allclose(batch.gains[0], gains, rtol=1e-5)
     assert batch.policy_weight.tolist() == [0.25]
     # Observations of step 4 on are another episode's.
     assert batch.histories[0, 3, :, 0, 0].tolist() == [4.0, 4.0]

@@ -15,7 +15,7 @@ from nonzero.training.settings import (
     Settings,
     TargetSettings,
 )
-from nonzero.training.train import Learner, TrainState, advance
+from nonzero.training.train import Learner, TrainState, Work, advance
 
 TINY = Settings(
     model=ModelSettings(
@@ -39,21 +39,15 @@ CONFIG = RunConfig("matgame/linear-2x3", "mazero", 60, 0, TINY)
 
 
 @cache
-def tiny_learner() -> Learner:
-    """The learner of CONFIG: always the same object, so that it compiles once."""
-    return make_learner(CONFIG)
+def tiny_learner(algo: str = "mazero") -> Learner:
+    """The learner of CONFIG with the search `algo`."""
+    return make_learner(replace(CONFIG, algo=algo))
 
 
-def go(state: TrainState, collections: int, updates: int, repeats: int) -> TrainState:
+def go(state: TrainState, collections: int, rounds: int, repeats: int, algo: str = "mazero") -> TrainState:
     """`advance`, which donates the state."""
-    return advance(
-        tiny_learner(),
-        state,
-        jnp.float32(60),
-        collections=jnp.int32(collections),
-        updates=jnp.int32(updates),
-        repeats=jnp.int32(repeats),
-    )
+    work = Work(jnp.float32(60), jnp.int32(collections), jnp.int32(rounds), jnp.int32(repeats))
+    return advance((tiny_learner(algo), work), state)
 
 
 def longer(steps: int) -> RunConfig:

@@ -10,10 +10,10 @@ from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSearch, BenchSurrogate
 from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
+from nonzero.cli.matgame import ReproduceTable1, ReproduceTraps
 from nonzero.cli.parse import Group, parse
 from nonzero.cli.plan import Plan
 from nonzero.cli.reproduce import ReproducePlanning, ReproduceRegret
-from nonzero.cli.table1 import ReproduceTable1
 from nonzero.cli.train import Evaluate, Plot, Train
 
 COMMANDS = Group(
@@ -35,7 +35,12 @@ COMMANDS = Group(
         ),
         "reproduce": Group(
             "Measure again what the documents claim.",
-            {"regret": ReproduceRegret, "planning": ReproducePlanning, "table1": ReproduceTable1},
+            {
+                "regret": ReproduceRegret,
+                "planning": ReproducePlanning,
+                "table1": ReproduceTable1,
+                "traps": ReproduceTraps,
+            },
         ),
     },
 )

@@ -22,12 +22,17 @@ class MatGameState(eqx.Module):
     step: Int[Array, ""]
 
 
-@dataclass(frozen=True, eq=False)
-class MatGame:
-    """An episode of `STEPS` plays of `game`; agents see how much of the episode is over, and who they are."""
+class MatGame(eqx.Module):
+    """An episode of `STEPS` plays of `game`; agents see how much of the episode is over, and who they are.
+
+    As a pytree it is the game's arrays, so that what is compiled serves all games of one kind and size; as a
+    static argument it is itself.
+    """
 
     game: PayoffGame
-    spec: EnvSpec
+    spec: EnvSpec = eqx.field(static=True)
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
 
     def reset(self, key: PRNGKeyArray) -> tuple[MatGameState, TimeStep]:
         """Start an episode; nothing is random about it."""

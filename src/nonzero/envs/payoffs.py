@@ -8,7 +8,7 @@ nothing away. Only the linear and nonlinear families, being sums of the actions,
 import difflib
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -134,7 +134,8 @@ def _paired_traps(num_agents: int, num_actions: int, rng: np.random.Generator) -
         table[:, y] -= 2.0
         table[x, y] = value - own[left, x] - own[right, y]
         best[left], best[right] = x, y
-    return _pairwise(own, pairs, tables, best)
+    limits = (-2.0 * len(pairs), 6.0 * len(pairs) + num_agents % 2)
+    return replace(_pairwise(own, pairs, tables, best), limits=limits)
 
 
 def _climbing(num_agents: int, num_actions: int, rng: np.random.Generator) -> PayoffGame:

@@ -165,6 +165,8 @@ class Pairwise(PayoffGame):
     right: Int[Array, " E"]
     tables: Float[Array, "E A A"]
     best: Int[Array, " I"]
+    limits: tuple[float, float] | None = eqx.field(static=True, default=None)
+    """Bounds that hold for all games of a family: what is compiled for one of them then serves all."""
 
     def payoff(self, actions: Int[Array, " I"]) -> Float[Array, ""]:
         """One look-up per agent and per pair."""
@@ -173,7 +175,9 @@ class Pairwise(PayoffGame):
         return jnp.sum(own) + jnp.sum(pairs)
 
     def bounds(self) -> tuple[float, float]:
-        """Each agent's and each pair's own extremes added up."""
+        """Each agent's and each pair's own extremes added up, if the family has none of its own."""
+        if self.limits is not None:
+            return self.limits
         own, tables = np.asarray(self.own, np.float64), np.asarray(self.tables, np.float64)
         low = own.min(axis=1).sum() + tables.min(axis=(1, 2)).sum()
         return widened(low, own.max(axis=1).sum() + tables.max(axis=(1, 2)).sum())

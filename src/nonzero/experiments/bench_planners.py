@@ -68,6 +68,7 @@ def own_planner(name: str, setting: Setting) -> Planner:
             num_simulations=setting.simulations,
             num_candidates=setting.candidates,
             rules=rules,
+            is_exact=False,
         )
 
     return plan

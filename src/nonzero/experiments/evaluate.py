@@ -12,7 +12,7 @@ from nonzero.evaluation.statistics import bootstrap_interval, interquartile_mean
 from nonzero.experiments.config import read_config
 from nonzero.experiments.runs import make_learner
 from nonzero.training.checkpoint import Checkpoints
-from nonzero.training.train import evaluate, new_state
+from nonzero.training.train import evaluate, new_state, player
 from nonzero.types import NonZeroError
 
 
@@ -24,7 +24,7 @@ def evaluate_run(folder: Path, episodes: int, seed: int) -> tuple[dict[str, obje
     learner = make_learner(config)
     blank = jax.eval_shape(lambda: new_state(learner, jax.random.key(0)))
     state, _ = Checkpoints(folder / "checkpoints").restore(blank)
-    played = evaluate(learner, state.model, jax.random.key(seed), episodes=episodes)
+    played = evaluate(learner, player(learner, state), jax.random.key(seed), episodes=episodes)
     returns, won = np.asarray(played.returns), np.asarray(played.won)
     interval = bootstrap_interval(returns)
     row: dict[str, object] = {

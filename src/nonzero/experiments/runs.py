@@ -22,7 +22,7 @@ from nonzero.experiments.results import commit, versions, write_whole
 from nonzero.experiments.run_folder import check_space, cut_metrics, prepare_folder, stop_signals
 from nonzero.search import preset
 from nonzero.training.checkpoint import Checkpoints, named_arrays
-from nonzero.training.train import Learner, advance, evaluate, new_learner, new_state, new_tally
+from nonzero.training.train import Learner, Work, advance, evaluate, new_learner, new_state, new_tally, player
 from nonzero.types import NonZeroError
 
 Line = dict[str, int | float]
@@ -76,15 +76,10 @@ class Run:
         with stop_signals() as is_stopped:
             while not self.is_done() and not is_stopped():
                 began = time.perf_counter()
-                collections, updates, repeats = self.next_call()
-                self.state = advance(
-                    self.learner,
-                    self.state,
-                    jnp.float32(self.config.steps * self.config.settings.collect.updates_per_step),
-                    collections=jnp.int32(collections),
-                    updates=jnp.int32(updates),
-                    repeats=jnp.int32(min(repeats, per_call)),
-                )
+                collections, rounds, repeats = self.next_call()
+                total = jnp.float32(self.config.steps * self.config.settings.collect.updates_per_step)
+                numbers = (jnp.int32(n) for n in (collections, rounds, min(repeats, per_call)))
+                self.state = advance((self.learner, Work(total, *numbers)), self.state)
                 self.check_finite()
                 took = time.perf_counter() - began
                 self.seconds += took
@@ -102,17 +97,18 @@ class Run:
         return steps >= self.config.steps and int(self.state.updates) >= owed
 
     def next_call(self) -> tuple[int, int, int]:
-        """Collections, updates, repeats: first steps, their updates, then both in turn up to what is due."""
+        """Collections, rounds of updates, repeats: first steps, their updates, then both in turn up to what
+        is due."""
         chosen = self.config.settings.collect
         steps, updates = self.steps, int(self.state.updates)
         if steps < chosen.first_steps:
             return 1, 0, (chosen.first_steps - steps) // chosen.environments
         if updates < steps * chosen.updates_per_step:
-            return 0, 1, steps * chosen.updates_per_step - updates
+            return 0, 1, (steps * chosen.updates_per_step - updates) // self.learner.round_size
         every = (self.schedule.report_every, self.schedule.evaluate_every, self.schedule.checkpoint_every)
         end = min(self.config.steps, *(steps + interval - steps % interval for interval in every))
         repeats = -(-(end - steps) // chosen.environments)
-        return 1, chosen.environments * chosen.updates_per_step, repeats
+        return 1, 1, repeats
 
     def keep_books(self, report: Callable[[Line], None]) -> None:
         """Write metrics, evaluate and save wherever a multiple of an interval was reached."""
@@ -153,7 +149,9 @@ class Run:
     def evaluate(self) -> None:
         """Play with fixed parameters and note every episode."""
         key = jax.random.fold_in(jax.random.key(self.config.seed + 2**20), self.steps)
-        played = evaluate(self.learner, self.state.model, key, episodes=self.schedule.episodes)
+        played = evaluate(
+            self.learner, player(self.learner, self.state), key, episodes=self.schedule.episodes
+        )
         entry = {
             "step": self.steps,
             "update": int(self.state.updates),
@@ -226,11 +224,11 @@ def make_learner(config: RunConfig) -> Learner:
     """The learner that a configuration describes."""
     rules = preset(config.algo)
     env = make(config.env, **config.env_options)
-    return new_learner(env, rules, config.settings, has_mixing=rules.surrogate is not None)
+    return new_learner(env, rules, config.settings, has_mixing=rules.learns_surrogate)
 
 
 def best_return(learner: Learner) -> float | None:
     """The largest return of an episode, for games whose optimum is known."""
-    game = getattr(learner.env.env, "game", None)
+    game = getattr(learner.game, "game", None)
     best = None if game is None else optimum(game)
     return None if best is None else float(best.value) * learner.env.spec.max_steps

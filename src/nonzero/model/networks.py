@@ -41,11 +41,13 @@ class Head(eqx.Module):
 
 
 class Theta(NamedTuple):
-    """The surrogate's parameters at a state, in the order of `nonzero.surrogate.predictor.Surrogate`."""
+    """The surrogate's parameters at a state, named as in `nonzero.surrogate.predictor`, and their units."""
 
     bias: Float[Array, "*B"]
     w: Float[Array, "*B I A"]
     v: Float[Array, "*B I A R"]
+    unit: Float[Array, "*B"]
+    error: Float[Array, "*B"]
 
 
 class Mixing(eqx.Module):
@@ -53,6 +55,10 @@ class Mixing(eqx.Module):
 
     rows: Head
     bias: Head
+    unit: Float[Array, ""]
+    """The difference in returns that η = 1 stands for; tracked, not learned."""
+    error: Float[Array, ""]
+    """The deviation of returns from what η said of them, in these units; tracked, not learned."""
     num_actions: int = eqx.field(static=True)
     rank: int = eqx.field(static=True)
 
@@ -65,12 +71,17 @@ class Mixing(eqx.Module):
         start = 0.1 * jax.random.normal(factors, (num_actions, 1 + settings.rank)).at[:, 0].set(0.0)
         self.rows = eqx.tree_at(lambda h: h.out.bias, head, start.reshape(-1))
         self.bias = Head(bias, width, layers, 1, is_pooled=True)
+        self.unit, self.error = jnp.ones(()), jnp.ones(())
 
     def __call__(self, latent: Float[Array, "*B I D"]) -> Theta:
         """θ of each state."""
         table = self.rows(latent)
         table = table.reshape(*table.shape[:-1], self.num_actions, 1 + self.rank)
-        return Theta(bias=self.bias(latent)[..., 0], w=table[..., 0], v=table[..., 1:])
+        bias = self.bias(latent)[..., 0]
+        unit, error = (
+            jnp.broadcast_to(jax.lax.stop_gradient(x), bias.shape) for x in (self.unit, self.error)
+        )
+        return Theta(bias, table[..., 0], table[..., 1:], unit, error)
 
 
 class Model(eqx.Module):

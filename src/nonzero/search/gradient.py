@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from nonzero.search.proposals import Proposal
 from nonzero.search.tree import Node, rows_of
 from nonzero.surrogate.deviations import apply_change
+from nonzero.surrogate.posterior import Forecast
 from nonzero.surrogate.predictor import (
     Counterfactuals,
     Directions,
@@ -45,10 +46,14 @@ class Theta(eqx.Module):
     """Of the returns told."""
     square: Float[Array, "*BN"]
     """The sum of their squared distances from the mean."""
+    unit: Float[Array, "*BN"] | None = None
+    """The spread that the model's θ is meant for, about its value; without it, that of the returns."""
 
     @property
     def spread(self) -> Float[Array, "*BN"]:
         """The returns' standard deviation; 1 until two of them differ."""
+        if self.unit is not None:
+            return self.unit
         spread = jnp.sqrt(self.square / jnp.maximum(self.count, 1.0))
         return jnp.where(spread > 1e-5 * jnp.abs(self.mean), spread, 1.0)
 
@@ -78,12 +83,13 @@ class GradientRule:
     def initial(self, outputs: ModelOutputs, possible: Bool[Array, "B I A"]) -> Theta:
         """θ of a new node: the model's, or one that predicts almost nothing."""
         batch, num_agents, num_actions = possible.shape
-        theta = outputs.surrogate if self.uses_model else None
-        if not isinstance(theta, Surrogate):
-            blank = init_surrogate(jax.random.key(0), num_agents, num_actions, self.rank)
-            theta = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *x.shape)), blank)
-        nothing = jnp.zeros(batch)
-        return Theta(theta, jnp.zeros(possible.shape, jnp.int32), nothing, outputs.value, nothing)
+        forecast = outputs.surrogate
+        tries, nothing = jnp.zeros(possible.shape, jnp.int32), jnp.zeros(batch)
+        if self.uses_model and isinstance(forecast, Forecast):
+            return Theta(forecast.surrogate, tries, nothing, outputs.value, nothing, forecast.unit)
+        blank = init_surrogate(jax.random.key(0), num_agents, num_actions, self.rank)
+        theta = jax.tree.map(lambda x: jnp.broadcast_to(x, (batch, *x.shape)), blank)
+        return Theta(theta, tries, nothing, outputs.value, nothing)
 
     def score(self, theta: Theta, actions: Int[Array, "B K I"]) -> Float[Array, "B K"]:
         """η of joint actions, on the scale of Q."""
@@ -98,10 +104,11 @@ class GradientRule:
         """θ after one gradient step towards what the search thinks of `actions`."""
         count = theta.count + 1.0
         mean = jnp.where(theta.count == 0, q, theta.mean + (q - theta.mean) / count)
+        mean = mean if theta.unit is None else theta.mean
         square = jnp.where(theta.count == 0, 0.0, theta.square + (q - theta.mean) * (q - mean))
         rows = jnp.arange(q.shape[0])[:, None]
         tries = theta.tries.at[rows, jnp.arange(actions.shape[1]), actions].add(1)
-        told = Theta(theta.surrogate, tries, count, mean, square)
+        told = Theta(theta.surrogate, tries, count, mean, square, theta.unit)
         gradient = jax.vmap(jax.grad(lambda s, a, v: value_loss(s, a, v, self.link)))
         return self._stepped(told, gradient(told.surrogate, actions, told.normalised(q)))
 

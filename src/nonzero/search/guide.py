@@ -17,7 +17,17 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 from nonzero.search.tree import ROOT, UNVISITED, Node
 from nonzero.surrogate import posterior
 from nonzero.surrogate.choice import Choice, choose
-from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, predicted, surprises
+from nonzero.surrogate.posterior import (
+    Beliefs,
+    Forecast,
+    Scale,
+    Told,
+    coefficients,
+    nothing_told,
+    predicted,
+    scale,
+    surprises,
+)
 from nonzero.surrogate.predictor import Surrogate
 from nonzero.types import Candidates, ModelOutputs
 
@@ -38,6 +48,8 @@ class Guide:
     """Beyond so many it loses no more: a policy that rules an action out may be wrong."""
     daring: float = 0.7
     """How far draws lie from the posterior's mean, in units of its deviation."""
+    model_noise: float = 8.0
+    """`beliefs.noise` where a model says θ: its answers are learned, too, and of many more parameters."""
     asks_anew: float = 8.0
     """Visits of a candidate that ask the model for its step anew; later ones grow the subtree.
 
@@ -63,13 +75,28 @@ class Guide:
             has_chance=False,
         )
 
+    def informed(self, root: ModelOutputs) -> "Guide":
+        """The guide at roots where a model says θ."""
+        if not (self.uses_model and isinstance(root.surrogate, Forecast)):
+            return self
+        return replace(self, beliefs=replace(self.beliefs, noise=self.model_noise))
+
 
 class Guided(eqx.Module):
     """What is known of a batch of roots."""
 
     told: Told
     prior: Surrogate
+    given: Scale | None
+    """The scale in which the model's θ is meant; without it, that of the returns told."""
+    error: Float[Array, "B"]
+    """How far θ may be off before anything is told, in units of that scale."""
     legal: Bool[Array, "B I A"]
+
+    @property
+    def scale(self) -> Scale:
+        """How returns are normalised."""
+        return jax.vmap(scale)(self.told) if self.given is None else self.given
 
 
 def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_simulations: int) -> Guided:
@@ -79,11 +106,12 @@ def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_sim
         lambda x: jnp.broadcast_to(x, (batch, *x.shape)),
         nothing_told(num_simulations, num_agents),
     )
-    prior = root.surrogate if guide.uses_model and isinstance(root.surrogate, Surrogate) else None
-    if prior is None:
-        prior = Surrogate(jnp.zeros(batch), jnp.zeros(legal.shape), jnp.zeros((*legal.shape, 0)))
-    prior = eqx.tree_at(lambda p: p.w, prior, prior.w + lean(guide, root.policy_logits, legal))
-    return Guided(told, prior, legal)
+    forecast = root.surrogate
+    if guide.uses_model and isinstance(forecast, Forecast):
+        return Guided(told, forecast.surrogate, Scale(root.value, forecast.unit), forecast.error, legal)
+    w = lean(guide, root.policy_logits, legal)
+    prior = Surrogate(jnp.zeros(batch), w, jnp.zeros((*legal.shape, 0)))
+    return Guided(told, prior, None, jnp.ones(batch), legal)
 
 
 def lean(guide: Guide, logits: Float[Array, "B I A"], legal: Bool[Array, "B I A"]) -> Float[Array, "B I A"]:
@@ -115,11 +143,11 @@ def hear(
 def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B K"]:
     """η of the root's candidates, on the scale of Q."""
 
-    def one(told: Told, prior: Surrogate, actions: Int[Array, "K I"]) -> Float[Array, " K"]:
-        alpha = coefficients(told, surprises(told, guide.beliefs))
-        return predicted(told, alpha, prior, actions, guide.beliefs)
+    def one(told: Told, prior: Surrogate, unit: Scale, actions: Int[Array, "K I"]) -> Float[Array, " K"]:
+        alpha = coefficients(told, surprises(told, unit, guide.beliefs))
+        return predicted(told, alpha, prior, unit, actions, guide.beliefs)
 
-    return jax.vmap(one)(guided.told, guided.prior, candidates.actions)
+    return jax.vmap(one)(guided.told, guided.prior, guided.scale, candidates.actions)
 
 
 def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
@@ -137,12 +165,24 @@ def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Fl
 def decide(guide: Guide, guided: Guided, candidates: Candidates, key: PRNGKeyArray) -> Choice:
     """What each root should try next, and η of its candidates."""
 
-    def one(told: Told, prior: Surrogate, mine: Candidates, legal: Array, key: PRNGKeyArray) -> Choice:
-        manner = {"daring": guide.daring, "pairs": guide.pairs, "repeats": guide.has_chance}
-        return choose(told, prior, mine.actions, mine.filled, legal, key, beliefs=guide.beliefs, **manner)
+    def one(guided: Guided, unit: Scale, mine: Candidates, key: PRNGKeyArray) -> Choice:
+        return choose(
+            guided.told,
+            guided.prior,
+            mine.actions,
+            mine.filled,
+            guided.legal,
+            key,
+            scale=unit,
+            # A draw strays as far as θ was found to be off.
+            daring=guide.daring * guided.error,
+            pairs=guide.pairs,
+            repeats=guide.has_chance,
+            beliefs=guide.beliefs,
+        )
 
     keys = jax.random.split(key, guided.legal.shape[0])
-    return jax.vmap(one)(guided.told, guided.prior, candidates, guided.legal, keys)
+    return jax.vmap(one)(guided, guided.scale, candidates, keys)
 
 
 def visit(guide: Guide, guided: Guided, tree: Node, key: PRNGKeyArray) -> tuple[Node, Int[Array, "B"]]:

@@ -46,6 +46,14 @@ class Rules:
     guide: Guide | None = None
     """The bandit that decides at the root, in place of `selection`."""
 
+    @property
+    def learns_surrogate(self) -> bool:
+        """Whether θ starts where a model says, so that a model should learn to say it."""
+        return any(
+            isinstance(rule, (Guide, GradientRule)) and rule.uses_model
+            for rule in (self.guide, self.surrogate)
+        )
+
     def counterfactuals(self, num_agents: int) -> int:
         """Samples of Eq. 7 for each simulation; with one agent there is nothing to combine."""
         if isinstance(self.surrogate, GradientRule) and num_agents > 1:

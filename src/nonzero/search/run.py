@@ -1,6 +1,7 @@
 """The search: for every simulation select, evaluate the model, expand, back up."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -44,20 +45,23 @@ def search(
     dirichlet_fraction: ArrayLike = 0.25,
     dirichlet_alpha: ArrayLike = 0.3,
     temperature: ArrayLike = 1.0,
+    is_exact: bool = True,
     keep_tree: bool = False,
 ) -> SearchResult:
     """Plan from a batch of roots with a model of the game, one tree for each.
 
     `recurrent_fn(params, key, actions [B, I], latent)` gives the next state's outputs and latent, a pytree of
     arrays [B, ...]; `root` is what the model says of the states to plan from, in the same form; `legal` [B,
-    I, A] (default: all) holds at the root. At most `num_candidates` joint actions are looked at in a node. It
-    may be called inside jit; called outside, it also refuses what only values show: no legal action, NaN.
+    I, A] (default: all) holds at the root. At most `num_candidates` joint actions are looked at in a node.
+    Where chance plays no part in an exact model's answers, one answer is the last word at the root; a learned
+    model's (`is_exact` False) never is. It may be called inside jit; called outside, it also refuses what
+    only values show: no legal action, NaN.
     """
     outputs, latent = jax.tree.map(jnp.asarray, root)
     legal = jnp.ones(outputs.policy_logits.shape, bool) if legal is None else jnp.asarray(legal, bool)
     num_slots = check_arguments(outputs, latent, legal, num_simulations, num_candidates, rules.expansion)
     check_root(outputs, legal, temperature)
-    if not check_step(recurrent_fn, params, key, outputs, latent):
+    if not check_step(recurrent_fn, params, key, outputs, latent) and is_exact:
         rules = rules.without_chance()
     noise_key, key = jax.random.split(key)
     # Compiled on its own: it is large, and the same for all rules.
@@ -113,7 +117,10 @@ def _search(
     root_draws: Draws = jax.tree.map(lambda x: x[0], numbers)
     first = expand(rules, *root, Prior(policy, legal), root_draws, place, num_slots, record)
     tree = plant(first, num_nodes)
-    guided = None if rules.guide is None else guide.start(rules.guide, root[0], legal, num_simulations)
+    guided = None
+    if rules.guide is not None:
+        rules = replace(rules, guide=rules.guide.informed(root[0]))
+        guided = guide.start(rules.guide, root[0], legal, num_simulations)
 
     def simulate(simulation: Int[Array, ""], carry: tuple) -> tuple:
         tree, guided, is_finite = carry

@@ -19,6 +19,7 @@ from nonzero.surrogate import predictor
 from nonzero.surrogate.deviations import apply_change
 from nonzero.surrogate.posterior import (
     Beliefs,
+    Scale,
     Told,
     by_action,
     coefficients,
@@ -68,7 +69,8 @@ def choose(
     legal: Bool[Array, "I A"],
     key: PRNGKeyArray,
     *,
-    daring: float,
+    scale: Scale,
+    daring: Float[Array, ""],
     pairs: bool,
     repeats: bool,
     beliefs: Beliefs,
@@ -78,8 +80,8 @@ def choose(
     Without `repeats` only what was never told is a change to try.
     """
     draw_key, pick_key = jax.random.split(key)
-    drawn, mean, alpha = draw(told, prior, draw_key, daring, beliefs)
-    worth = predicted(told, mean, prior, candidates, beliefs)
+    drawn, mean, alpha = draw(told, prior, draw_key, scale, daring, beliefs)
+    worth = predicted(told, mean, prior, scale, candidates, beliefs)
     values = jax.vmap(lambda joint: predictor.score(drawn, joint))(candidates)
     values = values + scores(told, alpha, candidates, beliefs)
     slot = jnp.argmax(jnp.where(filled, values, -jnp.inf)).astype(jnp.int32)
@@ -104,18 +106,23 @@ def choose(
 
 
 def draw(
-    told: Told, prior: Surrogate, key: PRNGKeyArray, daring: float, beliefs: Beliefs
+    told: Told,
+    prior: Surrogate,
+    key: PRNGKeyArray,
+    scale: Scale,
+    daring: Float[Array, ""],
+    beliefs: Beliefs,
 ) -> tuple[Surrogate, Float[Array, " T"], Float[Array, " T"]]:
     """A draw from the prior, and α of the posterior's mean and of the draw from it that this one becomes.
 
     The draw is corrected by what the returns, with noise of their own, say of it. Pairs keep their mean.
     """
     prior_key, noise_key = jax.random.split(key)
-    deviation, _ = (daring * np.sqrt(variance) for variance in beliefs.variances(prior.w.shape[0]))
-    shift = deviation * jax.random.normal(prior_key, prior.w.shape)
+    single, _ = beliefs.variances(prior.w.shape[0])
+    shift = daring * np.sqrt(single) * jax.random.normal(prior_key, prior.w.shape)
     noise = daring * np.sqrt(beliefs.noise) * jax.random.normal(noise_key, told.returns.shape)
     shifted = jnp.sum(jnp.take_along_axis(shift, told.actions, axis=1), axis=0)
-    surprise = surprises(told, beliefs)
+    surprise = surprises(told, scale, beliefs)
     other = jnp.where(told.filled, surprise - shifted - noise, 0.0)
     # Both at once: the history is read but once.
     mean, alpha = coefficients(told, jnp.stack([surprise, other]))

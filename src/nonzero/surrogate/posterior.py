@@ -67,8 +67,18 @@ class Told(eqx.Module):
 class Scale(eqx.Module):
     """How returns are normalised before the link."""
 
-    centre: Float[Array, ""]
-    spread: Float[Array, ""]
+    centre: Float[Array, "*B"]
+    spread: Float[Array, "*B"]
+
+
+class Forecast(eqx.Module):
+    """What a model says of θ before anything is told, and in what units."""
+
+    surrogate: Surrogate
+    unit: Float[Array, "*B"]
+    """The difference in returns that η = 1 stands for."""
+    error: Float[Array, "*B"]
+    """The deviation of returns from what η said of them, in these units."""
 
 
 def nothing_told(capacity: int, num_agents: int) -> Told:
@@ -126,9 +136,8 @@ def scale(told: Told) -> Scale:
     return Scale(centre, jnp.where(spread > 1e-5 * jnp.abs(centre), spread, 1.0))
 
 
-def surprises(told: Told, beliefs: Beliefs) -> Float[Array, " T"]:
+def surprises(told: Told, unit: Scale, beliefs: Beliefs) -> Float[Array, " T"]:
     """By how much z of each return told differs from what was expected."""
-    unit = scale(told)
     z = invert_link((told.returns - unit.centre) / unit.spread, beliefs.link)
     return jnp.where(told.filled, z - told.expected, 0.0)
 
@@ -149,12 +158,12 @@ def predicted(
     told: Told,
     alpha: Float[Array, " T"],
     prior: Surrogate,
+    unit: Scale,
     actions: Int[Array, "K I"],
     beliefs: Beliefs,
 ) -> Float[Array, " K"]:
     """η of joint actions, on the scale of the returns."""
     expected = jax.vmap(lambda a: predictor.score(prior, a))(actions)
-    unit = scale(told)
     eta = apply_link(expected + scores(told, alpha, actions, beliefs), beliefs.link)
     return unit.centre + unit.spread * eta
 

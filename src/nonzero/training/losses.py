@@ -53,19 +53,8 @@ def consistency_loss(prediction: Float[Array, "I P"], target: Float[Array, "I P"
 
 
 def surrogate_loss(
-    theta: Surrogate,
-    actions: Int[Array, "K I"],
-    values: Float[Array, " K"],
-    shares: Float[Array, " K"],
-    *,
-    link: Link,
-    ridge: float,
+    theta: Surrogate, actions: Int[Array, " I"], value: Float[Array, ""], *, link: Link, ridge: float
 ) -> Float[Array, ""]:
-    """The squared error of η at a root's candidates, by visits, plus ridge·‖θ‖².
-
-    The search's own Q of the candidates is what is known here; differences between candidates that differ in
-    one or two agents, which Eq. 7 asks for besides, are differences of these values.
-    """
-    errors = jax.vmap(lambda a, y: value_loss(theta, a, y, link))(actions, values)
+    """The squared error of η at the joint action played, plus ridge·‖θ‖²."""
     size = sum(jnp.sum(leaf**2) for leaf in (theta.w, theta.v))
-    return jnp.sum(shares * errors) + ridge * size
+    return value_loss(theta, actions, value, link) + ridge * size

@@ -11,7 +11,10 @@ from nonzero.envs.wrappers import AutoReset, AutoResetState
 from nonzero.model.inference import extend_history, initial_inference, recurrent_inference, start_history
 from nonzero.model.networks import Model
 from nonzero.search import Rules, SearchResult, search
+from nonzero.surrogate.posterior import Forecast
+from nonzero.surrogate.predictor import Surrogate
 from nonzero.training.settings import SearchSettings
+from nonzero.types import ModelOutputs
 
 
 class PolicyTargets(eqx.Module):
@@ -62,6 +65,23 @@ def start_play(env: AutoReset[Any], key: PRNGKeyArray, num_envs: int, length: in
     return Play(envs, start_history(first.obs, length), jnp.ones(num_envs, bool), jnp.zeros(num_envs))
 
 
+def with_forecast(outputs: ModelOutputs) -> ModelOutputs:
+    """The outputs with the mixing network's θ, if there is one, as the search knows it."""
+    theta = outputs.surrogate
+    if theta is None:
+        return outputs
+    forecast = Forecast(Surrogate(theta.bias, theta.w, theta.v), theta.unit, theta.error)
+    return eqx.tree_at(lambda o: o.surrogate, outputs, forecast)
+
+
+def imagined(
+    model: Model, key: PRNGKeyArray, actions: Int[Array, "B I"], latent: Float[Array, "B I D"]
+) -> tuple[ModelOutputs, Float[Array, "B I D"]]:
+    """One step of the model, as the search asks for it."""
+    outputs, following = recurrent_inference(model, key, actions, latent)
+    return with_forecast(outputs), following
+
+
 def plan(
     model: Model,
     history: Float[Array, "B L I O"],
@@ -71,21 +91,22 @@ def plan(
     settings: SearchSettings,
 ) -> tuple[SearchResult, Float[Array, "B"]]:
     """Search from observed states; also the model's own values of them."""
-    root = initial_inference(model, history)
+    outputs, latent = initial_inference(model, history)
     result = search(
-        recurrent_inference,
+        imagined,
         model,
-        root,
+        (with_forecast(outputs), latent),
         key,
         num_simulations=settings.simulations,
         num_candidates=settings.candidates,
         rules=rules,
         legal=legal,
+        is_exact=False,
         dirichlet_fraction=settings.dirichlet_fraction,
         dirichlet_alpha=settings.dirichlet_alpha,
         temperature=settings.temperature,
     )
-    return result, root[0].value
+    return result, outputs.value
 
 
 def policy_targets(result: SearchResult, value: Float[Array, "B"]) -> PolicyTargets:

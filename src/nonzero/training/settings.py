@@ -52,7 +52,11 @@ class TargetSettings:
     old_after: int = 0
     """Environment steps after which a return counts one reward less, and so on; 0 for never."""
     target_interval: int = 200
-    """Updates after which the target network becomes the current one."""
+    """Updates after which the target network moves towards the current one."""
+    target_rate: float = 1.0
+    """How far it then moves: 1 is all the way; less makes it an average over the last updates."""
+    target_plays: bool = False
+    """Whether the target network plays, while learning and when judged, rather than the current one."""
     reanalyse_share: float = 1.0
     """Share of each batch whose policy targets are searched anew with the target network."""
     stored_weight: float = 1.0

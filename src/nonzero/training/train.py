@@ -5,7 +5,6 @@ call to call. What algorithm is trained is said by the search's rules and by whe
 network.
 """
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,7 +19,7 @@ from nonzero.search import Rules
 from nonzero.surrogate.predictor import Link
 from nonzero.training.replay import Replay, add, new_replay, sample, set_priorities
 from nonzero.training.rollout import Finished, Play, Step, collect, plan, policy_targets, start_play
-from nonzero.training.settings import SearchSettings, Settings
+from nonzero.training.settings import SearchSettings, Settings, TargetSettings
 from nonzero.training.unroll import LOSSES, Batch, batch_loss, new_batch
 from nonzero.types import Environment
 
@@ -28,16 +27,28 @@ EVALUATION = {"dirichlet_fraction": 0.0, "temperature": 0.0}
 """How play differs when it is judged: no noise, and always the most visited joint action."""
 
 
-class Learner(NamedTuple):
-    """What never changes during a run; hashable, being a static argument of compiled functions."""
+class Learner(eqx.Module):
+    """What never changes during a run; of all this only arrays of the environment are not compiled in."""
 
-    env: AutoReset[Any]
-    rules: Rules
-    settings: Settings
-    has_mixing: bool = False
-    link: Link = Link()
+    game: Environment[Any]
+    rules: Rules = eqx.field(static=True)
+    settings: Settings = eqx.field(static=True)
+    has_mixing: bool = eqx.field(static=True, default=False)
+    link: Link = eqx.field(static=True, default=Link())
+
+    @property
+    def env(self) -> AutoReset[Any]:
+        """The environment, played on after an episode's end."""
+        return AutoReset(self.game)
+
+    @property
+    def round_size(self) -> int:
+        """Updates that one step of all environments calls for."""
+        return self.settings.collect.environments * self.settings.collect.updates_per_step
 
 
+MEMORY = 100
+"""Updates that the mixing network's unit and error are means over."""
 REPORTED = (*(f"loss/{name}" for name in LOSSES), "loss/total", "clipped", "value_error", "gradient_norm")
 
 
@@ -99,7 +110,7 @@ class TrainState(eqx.Module):
 
 def new_learner(env: Environment[Any], rules: Rules, settings: Settings, *, has_mixing: bool) -> Learner:
     """The learner of `settings` with the search of `rules`."""
-    return Learner(AutoReset(env), rules, settings, has_mixing)
+    return Learner(env, rules, settings, has_mixing)
 
 
 def optimiser(settings: Settings) -> optax.GradientTransformation:
@@ -111,7 +122,7 @@ def optimiser(settings: Settings) -> optax.GradientTransformation:
     )
 
 
-@partial(jax.jit, static_argnums=0)
+@eqx.filter_jit
 def new_state(learner: Learner, key: PRNGKeyArray) -> TrainState:
     """The state before the first step."""
     settings, env = learner.settings, learner.env
@@ -145,7 +156,7 @@ def collect_step(learner: Learner, state: TrainState) -> TrainState:
     """One step of each environment, stored."""
     key, collect_key = jax.random.split(state.key)
     play, step, finished = collect(
-        learner.env, state.model, state.play, collect_key, learner.rules, learner.settings.search
+        learner.env, player(learner, state), state.play, collect_key, learner.rules, learner.settings.search
     )
     replay = add(state.replay, step, finished.is_last)
     steps = state.steps + finished.is_last.size
@@ -155,31 +166,17 @@ def collect_step(learner: Learner, state: TrainState) -> TrainState:
     )
 
 
-def reanalyse(learner: Learner, target: Model, batch: Batch, key: PRNGKeyArray) -> Batch:
-    """The batch with the policy targets of its first windows searched anew with the target network."""
+def draw_batches(
+    learner: Learner, state: TrainState, key: PRNGKeyArray, progress: Float[Array, ""]
+) -> tuple[Batch, Float[Array, "M B"], Int[Array, "M B 2"]]:
+    """The batches of a round of M updates, with the weights of their windows and where these lie."""
     settings = learner.settings
-    windows, positions = batch.values.shape
-    count = round(settings.target.reanalyse_share * windows)
-    if count == 0:
-        return batch
-    histories, legal = (x[:count].reshape(-1, *x.shape[2:]) for x in (batch.histories, batch.legal))
-    result, value = plan(target, histories, legal, key, learner.rules, settings.search)
-    fresh = jax.tree.map(lambda x: x.reshape(count, positions, *x.shape[1:]), policy_targets(result, value))
-    policy = jax.tree.map(lambda old, new: old.at[:count].set(new), batch.policy, fresh)
-    weight = batch.policy_weight.at[:count].set(1.0)
-    return eqx.tree_at(lambda b: (b.policy, b.policy_weight), batch, (policy, weight))
-
-
-def update(learner: Learner, state: TrainState, total_updates: Float[Array, ""]) -> TrainState:
-    """Sample, reanalyse, and one gradient step."""
-    settings = learner.settings
-    key, sample_key, search_key = jax.random.split(state.key, 3)
     chosen, target, length = settings.collect, settings.target, settings.model.history
-    progress = jnp.clip(state.updates / total_updates, 0.0, 1.0)
+    sample_key, search_key = jax.random.split(key)
     drawn = sample(
         state.replay,
         sample_key,
-        settings.optimiser.batch,
+        learner.round_size * settings.optimiser.batch,
         before=length - 1,
         after=target.unroll_steps + target.return_steps,
         exponent=chosen.priority_exponent,
@@ -187,9 +184,54 @@ def update(learner: Learner, state: TrainState, total_updates: Float[Array, ""])
     )
     age = drawn.age * chosen.environments
     batch = new_batch(state.target, drawn.windows, age, target, length)
-    batch = reanalyse(learner, state.target, batch, search_key)
+    # Dealt out like cards: the draws are spread evenly, and so is each batch.
+    dealt = jax.tree.map(
+        lambda x: jnp.swapaxes(x.reshape(settings.optimiser.batch, learner.round_size, *x.shape[1:]), 0, 1),
+        (batch, drawn.weights, drawn.places),
+    )
+    return reanalyse(learner, state.target, dealt[0], search_key), dealt[1], dealt[2]
+
+
+def reanalyse(learner: Learner, target: Model, batches: Batch, key: PRNGKeyArray) -> Batch:
+    """The batches with the policy targets of their first windows searched anew with the target network.
+
+    One search serves all batches of a round: on a CPU a search of few roots costs almost as much as of many.
+    """
+    settings = learner.settings
+    rounds, windows, positions = batches.values.shape
+    count = round(settings.target.reanalyse_share * windows)
+    if count == 0:
+        return batches
+    histories, legal = (x[:, :count].reshape(-1, *x.shape[3:]) for x in (batches.histories, batches.legal))
+    result, value = plan(target, histories, legal, key, learner.rules, settings.search)
+    fresh = jax.tree.map(
+        lambda x: x.reshape(rounds, count, positions, *x.shape[1:]), policy_targets(result, value)
+    )
+    policy = jax.tree.map(lambda old, new: old.at[:, :count].set(new), batches.policy, fresh)
+    weight = batches.policy_weight.at[:, :count].set(1.0)
+    return eqx.tree_at(lambda b: (b.policy, b.policy_weight), batches, (policy, weight))
+
+
+def update_round(learner: Learner, state: TrainState, total_updates: Float[Array, ""]) -> TrainState:
+    """As many updates as one step of all environments calls for, their batches drawn together."""
+    key, draw_key = jax.random.split(state.key)
+    progress = jnp.clip(state.updates / total_updates, 0.0, 1.0)
+    batches = draw_batches(learner, state, draw_key, progress)
+    state = eqx.tree_at(lambda s: s.key, state, key)
+    return jax.lax.scan(lambda s, drawn: (update(learner, s, *drawn), None), state, batches)[0]
+
+
+def update(
+    learner: Learner,
+    state: TrainState,
+    batch: Batch,
+    weights: Float[Array, "B"],
+    places: Int[Array, "B 2"],
+) -> TrainState:
+    """One gradient step."""
+    settings = learner.settings
     grad = jax.value_and_grad(batch_loss, has_aux=True)
-    (total, (report, error)), gradient = grad(state.model, batch, drawn.weights, settings.loss, learner.link)
+    (total, (report, error)), gradient = grad(state.model, batch, weights, settings.loss, learner.link)
     changes, memory = optimiser(settings).update(gradient, state.optimiser)
     model = eqx.apply_updates(state.model, changes)
     norm = optax.tree.norm(gradient)
@@ -198,14 +240,15 @@ def update(learner: Learner, state: TrainState, total_updates: Float[Array, ""])
         lambda new, old: jnp.where(state.is_broken, old, new), (model, memory), (state.model, state.optimiser)
     )
     updates = state.updates + ~state.is_broken
-    is_due = updates % target.target_interval == 0
+    if model.mixing is not None:
+        model = track(model, batch, report["loss/surrogate"], updates)
     return TrainState(
         model=model,
-        target=jax.tree.map(lambda new, old: jnp.where(is_due, new, old), model, state.target),
+        target=followed(state.target, model, updates, settings.target),
         optimiser=memory,
         play=state.play,
-        replay=set_priorities(state.replay, drawn.places, error + 1e-6),
-        key=key,
+        replay=set_priorities(state.replay, places, error + 1e-6),
+        key=state.key,
         steps=state.steps,
         updates=updates,
         is_broken=is_broken,
@@ -213,26 +256,65 @@ def update(learner: Learner, state: TrainState, total_updates: Float[Array, ""])
     )
 
 
-@partial(jax.jit, static_argnums=0, donate_argnums=1)
-def advance(
-    learner: Learner,
-    state: TrainState,
-    total_updates: Float[Array, ""],
-    *,
-    collections: Int[Array, ""],
-    updates: Int[Array, ""],
-    repeats: Int[Array, ""],
-) -> TrainState:
-    """`repeats` times `collections` steps of all environments, then `updates` updates.
+def followed(target: Model, model: Model, updates: Int[Array, ""], settings: TargetSettings) -> Model:
+    """The target network after the model's latest update."""
+    is_due = updates % settings.target_interval == 0
+    rate = settings.target_rate
+
+    def follow(old: Array, new: Array) -> Array:
+        return jnp.where(is_due, new if rate == 1 else old + rate * (new - old), old)
+
+    return jax.tree.map(follow, target, model)
+
+
+def player(learner: Learner, state: TrainState) -> Model:
+    """The network that plays."""
+    return state.target if learner.settings.target.target_plays else state.model
+
+
+def track(model: Model, batch: Batch, squared_error: Float[Array, ""], updates: Int[Array, ""]) -> Model:
+    """The model with its mixing network's unit, the deviation of gains, and its error in this unit renewed.
+
+    Means over all updates at first, so that the unit is right at once, and over about the last `MEMORY` then.
+    """
+    mixing = model.mixing
+    assert mixing is not None
+    counts = (batch.is_inside & batch.is_known)[:, :-1]
+    number = jnp.maximum(jnp.sum(counts), 1)
+    mean = jnp.sum(jnp.where(counts, batch.gains, 0.0)) / number
+    variance = jnp.sum(jnp.where(counts, (batch.gains - mean) ** 2, 0.0)) / number
+    rate = 1.0 / jnp.clip(updates, 1, MEMORY)
+    squares = (variance, squared_error)
+    old = (mixing.unit, mixing.error)
+    renewed = (jnp.sqrt(x**2 + rate * (square - x**2)) for x, square in zip(old, squares, strict=True))
+    unit, error = renewed
+    # Games that pay the same whatever is done have no unit of their own.
+    unit = jnp.where(unit > 1e-6, unit, 1.0)
+    return eqx.tree_at(lambda m: (m.mixing.unit, m.mixing.error), model, (unit, error))
+
+
+class Work(NamedTuple):
+    """`repeats` times `collections` steps of all environments, then `rounds` of updates, of a `total` in all.
 
     The numbers are no static arguments: one compilation serves the first steps, the rest and any remainder.
     """
 
-    def once(_: Array, state: TrainState) -> TrainState:
-        state = jax.lax.fori_loop(0, collections, lambda _, s: collect_step(learner, s), state)
-        return jax.lax.fori_loop(0, updates, lambda _, s: update(learner, s, total_updates), state)
+    total: Float[Array, ""]
+    collections: Int[Array, ""]
+    rounds: Int[Array, ""]
+    repeats: Int[Array, ""]
 
-    return jax.lax.fori_loop(0, repeats, once, state)
+
+@eqx.filter_jit(donate="all-except-first")
+def advance(given: tuple[Learner, Work], state: TrainState) -> TrainState:
+    """The state after some work; the one before is given up, its memory used again."""
+    learner, work = given
+
+    def once(_: Array, state: TrainState) -> TrainState:
+        state = jax.lax.fori_loop(0, work.collections, lambda _, s: collect_step(learner, s), state)
+        return jax.lax.fori_loop(0, work.rounds, lambda _, s: update_round(learner, s, work.total), state)
+
+    return jax.lax.fori_loop(0, work.repeats, once, state)
 
 
 class Evaluation(NamedTuple):
@@ -242,7 +324,7 @@ class Evaluation(NamedTuple):
     won: Bool[Array, " E"]
 
 
-@partial(jax.jit, static_argnums=0, static_argnames="episodes")
+@eqx.filter_jit
 def evaluate(learner: Learner, model: Model, key: PRNGKeyArray, *, episodes: int) -> Evaluation:
     """Play `episodes` episodes side by side, each to its end, as when it counts."""
     env, settings = learner.env, learner.settings

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from nonzero.model.inference import window_histories
-from nonzero.model.networks import Model
+from nonzero.model.networks import Mixing, Model
 from nonzero.surrogate.predictor import Link, Surrogate
 from nonzero.training.losses import (
     advantage_weights,
@@ -34,6 +34,8 @@ class Batch(eqx.Module):
     actions: Int[Array, "B U I"]
     rewards: Float[Array, "B U"]
     values: Float[Array, "B P"]
+    gains: Float[Array, "B U"]
+    """r + γ v(next) − v: what the joint action played turned out to be worth, more than expected."""
     is_inside: Bool[Array, "B P"]
     """Whether the position still belongs to the episode."""
     is_known: Bool[Array, "B P"]
@@ -55,13 +57,12 @@ def new_batch(
     if settings.old_after:
         horizon = jnp.clip(steps - age // settings.old_after, 1, steps)
 
-    def returns(reward, value, terminated, truncated, horizon):
-        discount = settings.discount
-        return n_step_returns(
-            reward, value, terminated, truncated, discount=discount, steps=steps, horizon=horizon
-        )
+    def returns(steps: int, horizon: Int[Array, "B"]) -> Float[Array, "B T"]:
+        one = partial(n_step_returns, discount=settings.discount, steps=steps)
+        return jax.vmap(one)(after.reward, value, after.terminated, after.truncated, horizon=horizon)
 
-    values = jax.vmap(returns)(after.reward, value, after.terminated, after.truncated, horizon)
+    values = returns(steps, horizon)
+    gains = returns(1, jnp.ones_like(horizon))[:, :unroll] - value[:, :unroll]
     inside, known = jax.vmap(reach)(after.terminated, after.truncated)
     first = slice(0, unroll + 1)
     return Batch(
@@ -70,6 +71,7 @@ def new_batch(
         actions=after.actions[:, :unroll],
         rewards=jnp.where(inside, after.reward, 0.0)[:, :unroll],
         values=jnp.where(inside[:, first], values[:, first], 0.0),
+        gains=gains,
         is_inside=inside[:, first],
         is_known=known[:, first],
         policy=jax.tree.map(lambda x: x[:, first], after.policy),
@@ -122,7 +124,7 @@ def batch_loss(
 def policy_losses(
     model: Model, latents: Float[Array, "B P I D"], batch: Batch, settings: LossSettings, link: Link
 ) -> dict[str, Float[Array, "B P"]]:
-    """What rests on searches: the policy's loss and minus its entropy, and the surrogate's loss."""
+    """The policy's loss and minus its entropy, and the surrogate's loss."""
     logits, policy = model.policy_head(latents), batch.policy
     trust = batch.policy_weight / jnp.maximum(jnp.mean(batch.policy_weight), 1e-6)
     is_valid = (policy.shares > 0) & (batch.is_inside & (trust > 0)[:, None])[..., None]
@@ -137,8 +139,21 @@ def policy_losses(
         jnp.mean(jnp.sum(jnp.exp(log_policy) * log_policy, axis=-1), axis=-1) * batch.is_inside
     )
     if model.mixing is not None:
-        # Advantages over their deviation: the unit of spread that the link is made for.
-        fit = partial(surrogate_loss, link=link, ridge=settings.surrogate_ridge)
-        theta = Surrogate(*model.mixing(latents))
-        losses["surrogate"] = jax.vmap(jax.vmap(fit))(theta, policy.actions, advantage, shares)
+        losses["surrogate"] = mixing_losses(model.mixing, latents[:, :-1], batch, settings, link)
     return losses
+
+
+def mixing_losses(
+    mixing: Mixing, latents: Float[Array, "B U I D"], batch: Batch, settings: LossSettings, link: Link
+) -> Float[Array, "B U"]:
+    """The surrogate's loss at the joint actions played, whose gains are known.
+
+    Departure: the paper's mixing network learns from what the reward head says of joint actions that were not
+    played. What was really gained asks no model, and teaches as much: θ has so few parameters that each of
+    them was in hundreds of joint actions played.
+    """
+    theta = mixing(latents)
+    surrogate = Surrogate(theta.bias, theta.w, theta.v)
+    fit = partial(surrogate_loss, link=link, ridge=settings.surrogate_ridge)
+    losses = jax.vmap(jax.vmap(fit))(surrogate, batch.actions, batch.gains / theta.unit)
+    return losses * (batch.is_inside & batch.is_known)[:, :-1]
