@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -184,3 +184,39 @@ class BenchSearch:
             return found
 
         measure(rows, self.json, bench.care(), shown=short_rows)
+
+
+@dataclass(frozen=True)
+class BenchTrain:
+    """Measure the speed of training, and where the time goes.
+
+    Shares are of search, updates, environment, replay, and Python with logging. Takes a few minutes.
+    """
+
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV", help_behavior_hint="")] = (
+        "matgame/linear-8x10"
+    )
+    """Environment to train on."""
+    algo: str = "nonzero"
+    """Search preset."""
+    steps: int = 2000
+    """Environment steps, and as many updates."""
+    preset: Literal["default", "paper"] = "default"
+    """Settings of the run."""
+    json: JsonPath = None
+    """Write the row, with settings and versions, to this file."""
+
+    def run(self) -> None:
+        """Measure, print, write."""
+        measure(self.rows, self.json, {"preset": self.preset})
+
+    def rows(self) -> Sequence[Row]:
+        """Measure with a line on what is being done."""
+        from rich.console import Console
+
+        from nonzero.experiments.bench_train import bench_train
+        from nonzero.experiments.config import RunConfig, load_preset
+
+        config = RunConfig(self.env, self.algo, self.steps, 0, load_preset(self.preset))
+        with Console(stderr=True).status("") as status:
+            return bench_train(config, status.update)

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSearch, BenchSurrogate
+from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSearch, BenchSurrogate, BenchTrain
 from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
@@ -31,7 +31,13 @@ COMMANDS = Group(
         "plot": Plot,
         "bench": Group(
             "Measure and print a table.",
-            {"envs": BenchEnvs, "surrogate": BenchSurrogate, "asks": BenchAsks, "search": BenchSearch},
+            {
+                "envs": BenchEnvs,
+                "surrogate": BenchSurrogate,
+                "asks": BenchAsks,
+                "search": BenchSearch,
+                "train": BenchTrain,
+            },
         ),
         "reproduce": Group(
             "Measure again what the documents claim.",

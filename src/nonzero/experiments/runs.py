@@ -39,7 +39,7 @@ class Schedule:
     evaluate_every: int = 250
     checkpoint_every: int = 500
     episodes: int = 32
-    """Episodes of an evaluation."""
+    """Episodes of an evaluation; with none there are no evaluations."""
 
 
 class Run:
@@ -118,7 +118,7 @@ class Run:
         is_last = steps >= self.config.steps
         if is_last or self.is_due(every.report_every):
             report(self.write_metrics())
-        if is_last or self.is_due(every.evaluate_every):
+        if every.episodes and (is_last or self.is_due(every.evaluate_every)):
             self.evaluate()
         if not is_last and self.is_due(every.checkpoint_every):
             self.save()
