@@ -6,7 +6,7 @@ given up; what it taught stays with the surrogate. So the root looks at many mor
 slots, and goes back to one as often as that may pay.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ from nonzero.search.tree import ROOT, UNVISITED, Node
 from nonzero.surrogate import posterior
 from nonzero.surrogate.choice import Choice, choose
 from nonzero.surrogate.posterior import Beliefs, Forecast, Scale, Told, coefficients, nothing_told, scale
-from nonzero.surrogate.predictor import Surrogate
+from nonzero.surrogate.predictor import Surrogate, predict
 from nonzero.types import Candidates, ModelOutputs
 
 
@@ -32,8 +32,11 @@ class Guide:
     """Whether θ starts where the model says (the mixing network); else, and without such a model, at zero."""
     daring: float = 0.7
     """How far draws lie from the posterior's mean, in units of its deviation."""
-    model_noise: float = 8.0
-    """`beliefs.noise` where a model says θ: its answers are learned, too, and of many more parameters."""
+    doubt: float = 8.0
+    """Where a model says θ: the variance of its answers' own errors, in units of θ's.
+
+    They are learned, too, and of many more parameters, and asking again brings the same answer.
+    """
     asks_anew: float = 8.0
     """Visits of a candidate that ask the model for its step anew; later ones grow the subtree.
 
@@ -41,28 +44,17 @@ class Guide:
     going deeper under it says less than another answer.
     """
 
-    def informed(self, root: ModelOutputs) -> "Guide":
-        """The guide at roots where a model says θ."""
-        if not (self.uses_model and isinstance(root.surrogate, Forecast)):
-            return self
-        return replace(self, beliefs=replace(self.beliefs, noise=self.model_noise))
-
 
 class Guided(eqx.Module):
     """What is known of a batch of roots."""
 
     told: Told
     prior: Surrogate
-    given: Scale | None
-    """The scale in which the model's θ is meant; without it, that of the returns told."""
+    unit: Float[Array, "B"] | None
+    """The difference in returns that η = 1 stands for in the model's θ, if it says one."""
     error: Float[Array, "B"]
-    """How far θ may be off before anything is told, in units of that scale."""
+    """How far θ may be off before anything is told, in that unit."""
     legal: Bool[Array, "B I A"]
-
-    @property
-    def scale(self) -> Scale:
-        """How returns are normalised."""
-        return jax.vmap(scale)(self.told) if self.given is None else self.given
 
 
 def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_simulations: int) -> Guided:
@@ -73,9 +65,26 @@ def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_sim
     )
     forecast = root.surrogate
     if guide.uses_model and isinstance(forecast, Forecast):
-        return Guided(told, forecast.surrogate, Scale(root.value, forecast.unit), forecast.error, legal)
+        told = eqx.tree_at(lambda t: t.own, told, jnp.full(batch, guide.doubt))
+        return Guided(told, forecast.surrogate, forecast.unit, forecast.error, legal)
     nothing = Surrogate(jnp.zeros(batch), jnp.zeros(legal.shape), jnp.zeros((*legal.shape, 0)))
     return Guided(told, nothing, None, jnp.ones(batch), legal)
+
+
+def scales(guide: Guide, guided: Guided) -> Scale:
+    """How each root normalises returns: as they are spread, or as the model's θ is meant.
+
+    The model's θ says differences: the returns told say from where they are to be counted.
+    """
+    if guided.unit is None:
+        return jax.vmap(scale)(guided.told)
+
+    def centre(told: Told, prior: Surrogate, unit: Float[Array, ""]) -> Float[Array, ""]:
+        said = jax.vmap(lambda actions: predict(prior, actions, guide.beliefs.link))(told.actions)
+        rest = jnp.where(told.filled, told.returns - unit * said, 0.0)
+        return jnp.sum(rest) / jnp.maximum(jnp.sum(told.filled), 1)
+
+    return Scale(jax.vmap(centre)(guided.told, guided.prior, guided.unit), guided.unit)
 
 
 def hear(
@@ -102,7 +111,7 @@ def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B
         predicted = jax.vmap(lambda a: posterior.predict(told, alpha, prior, a, guide.beliefs))(actions)
         return unit.centre + unit.spread * predicted
 
-    return jax.vmap(one)(guided.told, guided.prior, guided.scale, candidates.actions)
+    return jax.vmap(one)(guided.told, guided.prior, scales(guide, guided), candidates.actions)
 
 
 def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
@@ -138,7 +147,7 @@ def decide(
         )
 
     keys = jax.random.split(key, guided.legal.shape[0])
-    choice = jax.vmap(one)(guided, guided.scale, candidates, keys)
+    choice = jax.vmap(one)(guided, scales(guide, guided), candidates, keys)
     return choice, eta(guide, guided, candidates)
 
 

@@ -57,6 +57,8 @@ class Told(eqx.Module):
     filled: Bool[Array, " T"]
     inverse: Float[Array, "T T"]
     """Of the covariance of the returns, noise included; zero in empty rows."""
+    own: Float[Array, ""]
+    """The variance of an error that belongs to the joint action: asking again brings it again."""
 
 
 class Scale(eqx.Module):
@@ -85,6 +87,7 @@ def nothing_told(capacity: int, num_agents: int) -> Told:
         returns=jnp.zeros(capacity),
         filled=jnp.zeros(capacity, bool),
         inverse=jnp.zeros((capacity, capacity)),
+        own=jnp.zeros(()),
     )
 
 
@@ -98,10 +101,12 @@ def tell(
 ) -> Told:
     """The history with one more return, in the empty row `row`: the inverse grows by a row and a column."""
     num_agents = actions.shape[0]
-    covariance = beliefs.covariance(agreements(told, actions), num_agents)
-    covariance = jnp.where(told.filled, covariance + beliefs.level * (told.levels == level), 0.0)
+    agreed = agreements(told, actions)
+    shared = beliefs.level * (told.levels == level) + told.own * (agreed == num_agents)
+    covariance = jnp.where(told.filled, beliefs.covariance(agreed, num_agents) + shared, 0.0)
     weights = told.inverse @ covariance
-    own = beliefs.covariance(jnp.float32(num_agents), num_agents) + beliefs.level + beliefs.noise
+    own = beliefs.covariance(jnp.float32(num_agents), num_agents) + told.own
+    own = own + beliefs.level + beliefs.noise
     here = jnp.arange(told.filled.shape[0]) == row
     direction = jnp.where(here, -1.0, weights)
     # What the others do not explain of the new return is at least its noise.
@@ -112,6 +117,7 @@ def tell(
         returns=jnp.where(here, value, told.returns),
         filled=told.filled | here,
         inverse=told.inverse + direction[:, None] * (direction / unexplained),
+        own=told.own,
     )
 
 
