@@ -1,6 +1,7 @@
 """The shares of a run's time are those of its parts."""
 
 import time
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,8 @@ from training_setup import CONFIG
 
 def test_every_part_has_a_share() -> None:
     said: list[str] = []
-    (row,) = bench.bench_train(CONFIG, said.append)
+    found = bench.bench_train(CONFIG, said.append)
+    row: dict[str, Any] = found[0]
     assert (row["environment"], row["algorithm"], row["steps"]) == ("matgame/linear-2x3", "mazero", 60)
     shares = [row[f"{name}_share"] for name in (*bench.PARTS, "python")]
     assert all(isinstance(share, float) and share > 0 for share in shares)

@@ -31,10 +31,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "make_learner", lambda config: tiny_learner())
     monkeypatch.setattr(matgame_runs, "load_preset", lambda name: TINY)
     monkeypatch.setitem(matgame_runs.BUDGETS, (2, 3), (20, 40))
+
+
+def test_missing_runs_are_made_once_and_the_tables_follow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(MATGAME, (2, 3, "linear", 20), {"mazero": 12.5})
-
-
-def test_missing_runs_are_made_once_and_the_tables_follow(tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
 
     def report(cell: Cell, step: int) -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -146,9 +147,11 @@ def test_batches_end_with_their_episode(played: TrainState) -> None:
         jnp.array([[2.0, 3.0]])[..., None, None] * jnp.array([1.0, 0, 0]) * jnp.ones((1, 2, 2, 3)),
     )[0].value[0]
     np.testing.assert_allclose(batch.values[0], [2 + 3 / 2 + value / 4, 3 + 4 / 2, 4.0, 0.0], rtol=1e-5)
+    np.testing.assert_array_equal(batch.gains, batch.rewards)
+    far = cut(played.target, windows, jnp.zeros(1, jnp.int32), replace(settings, gain="return"), length)
     own = infer(played.target, batch.histories[0])[0].value
     gains = [2 + own[1] / 2 - own[0], 3 + own[2] / 2 - own[1], 4 - own[2]]
-    np.testing.assert_allclose(batch.gains[0], gains, rtol=1e-5)
+    np.testing.assert_allclose(far.gains[0], gains, rtol=1e-4)
     assert batch.policy_weight.tolist() == [0.25]
     # Observations of step 4 on are another episode's.
     assert batch.histories[0, 3, :, 0, 0].tolist() == [4.0, 4.0]

@@ -12,7 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from nonzero.training.settings import Settings
+from nonzero.training.settings import GAINS, Settings
 from nonzero.types import NonZeroError
 
 Section = TypeVar("Section")
@@ -43,6 +43,8 @@ class RunConfig:
             raise NonZeroError("collect.replay_steps is less than 20 steps for each environment")
         if not 0 <= self.settings.target.reanalyse_share <= 1:
             raise NonZeroError("target.reanalyse_share is a share, from 0 to 1")
+        if self.settings.target.gain not in GAINS:
+            raise NonZeroError(unknown("target.gain", self.settings.target.gain, GAINS))
 
 
 def load_preset(name: str) -> Settings:

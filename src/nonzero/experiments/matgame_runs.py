@@ -10,7 +10,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -156,7 +156,7 @@ def measure_cell(
 
 def table_rows(results: Path, games: Sequence[Game]) -> list[dict[str, object]]:
     """A row for each game, budget and algorithm: mean and deviation over seeds of the mean return."""
-    found: dict[tuple, list[Row]] = {}
+    found: dict[tuple, list[dict[str, Any]]] = {}
     for path in results.glob("*.json"):
         for row in read_results(path)["rows"]:
             game = Game(*(row[name] for name in Game._fields))

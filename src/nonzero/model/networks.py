@@ -40,12 +40,17 @@ class Head(eqx.Module):
         return self.out(jnp.mean(hidden, axis=-2) if self.is_pooled else hidden)
 
 
+ENTRY = 0.1
+"""About the size of an entry of θ."""
+
+
 class Theta(NamedTuple):
     """The surrogate's parameters at a state, named as in `nonzero.surrogate.predictor`, and their units."""
 
     bias: Float[Array, "*B"]
     w: Float[Array, "*B I A"]
     v: Float[Array, "*B I A R"]
+    centre: Float[Array, "*B"]
     unit: Float[Array, "*B"]
     error: Float[Array, "*B"]
 
@@ -55,10 +60,12 @@ class Mixing(eqx.Module):
 
     rows: Head
     bias: Head
+    centre: Float[Array, ""]
+    """The gain that η = 0 stands for; like the next two tracked, not learned."""
     unit: Float[Array, ""]
-    """The difference in returns that η = 1 stands for; tracked, not learned."""
+    """The difference in gains that η = 1 stands for."""
     error: Float[Array, ""]
-    """The deviation of returns from what η said of them, in these units; tracked, not learned."""
+    """The deviation of gains from what η said of them, in these units."""
     num_actions: int = eqx.field(static=True)
     rank: int = eqx.field(static=True)
 
@@ -68,20 +75,22 @@ class Mixing(eqx.Module):
         width, layers = settings.width, settings.mixing_layers
         head = Head(rows, width, layers, num_actions * (1 + settings.rank), is_pooled=False)
         # Factors that are all zero would stay so: their gradient is a product of other factors.
-        start = 0.1 * jax.random.normal(factors, (num_actions, 1 + settings.rank)).at[:, 0].set(0.0)
+        start = jax.random.normal(factors, (num_actions, 1 + settings.rank)).at[:, 0].set(0.0)
         self.rows = eqx.tree_at(lambda h: h.out.bias, head, start.reshape(-1))
         self.bias = Head(bias, width, layers, 1, is_pooled=True)
-        self.unit, self.error = jnp.ones(()), jnp.ones(())
+        self.centre, self.unit, self.error = jnp.zeros(()), jnp.ones(()), jnp.ones(())
 
     def __call__(self, latent: Float[Array, "*B I D"]) -> Theta:
         """θ of each state."""
-        table = self.rows(latent)
+        # Many entries add up to one z: Adam's steps, alike for all parameters, must be small in each.
+        table = ENTRY * self.rows(latent)
         table = table.reshape(*table.shape[:-1], self.num_actions, 1 + self.rank)
         bias = self.bias(latent)[..., 0]
-        unit, error = (
-            jnp.broadcast_to(jax.lax.stop_gradient(x), bias.shape) for x in (self.unit, self.error)
+        tracked = (
+            jnp.broadcast_to(jax.lax.stop_gradient(x), bias.shape)
+            for x in (self.centre, self.unit, self.error)
         )
-        return Theta(bias, table[..., 0], table[..., 1:], unit, error)
+        return Theta(bias, table[..., 0], table[..., 1:], *tracked)
 
 
 class Model(eqx.Module):

@@ -28,7 +28,7 @@ from nonzero.surrogate.posterior import (
     scale,
     surprises,
 )
-from nonzero.surrogate.predictor import Surrogate
+from nonzero.surrogate.predictor import Surrogate, apply_link
 from nonzero.types import Candidates, ModelOutputs
 
 
@@ -48,8 +48,11 @@ class Guide:
     """Beyond so many it loses no more: a policy that rules an action out may be wrong."""
     daring: float = 0.7
     """How far draws lie from the posterior's mean, in units of its deviation."""
-    model_noise: float = 8.0
-    """`beliefs.noise` where a model says θ: its answers are learned, too, and of many more parameters."""
+    doubt: float = 8.0
+    """Where a model says θ: the variance of its answers' own errors, in units of θ's.
+
+    They are learned, too, and of many more parameters, and asking again brings the same answer.
+    """
     asks_anew: float = 8.0
     """Visits of a candidate that ask the model for its step anew; later ones grow the subtree.
 
@@ -75,28 +78,17 @@ class Guide:
             has_chance=False,
         )
 
-    def informed(self, root: ModelOutputs) -> "Guide":
-        """The guide at roots where a model says θ."""
-        if not (self.uses_model and isinstance(root.surrogate, Forecast)):
-            return self
-        return replace(self, beliefs=replace(self.beliefs, noise=self.model_noise))
-
 
 class Guided(eqx.Module):
     """What is known of a batch of roots."""
 
     told: Told
     prior: Surrogate
-    given: Scale | None
-    """The scale in which the model's θ is meant; without it, that of the returns told."""
+    unit: Float[Array, "B"] | None
+    """The difference in returns that η = 1 stands for in the model's θ, if it says one."""
     error: Float[Array, "B"]
-    """How far θ may be off before anything is told, in units of that scale."""
+    """How far θ may be off before anything is told, in that unit."""
     legal: Bool[Array, "B I A"]
-
-    @property
-    def scale(self) -> Scale:
-        """How returns are normalised."""
-        return jax.vmap(scale)(self.told) if self.given is None else self.given
 
 
 def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_simulations: int) -> Guided:
@@ -108,7 +100,8 @@ def start(guide: Guide, root: ModelOutputs, legal: Bool[Array, "B I A"], num_sim
     )
     forecast = root.surrogate
     if guide.uses_model and isinstance(forecast, Forecast):
-        return Guided(told, forecast.surrogate, Scale(root.value, forecast.unit), forecast.error, legal)
+        told = eqx.tree_at(lambda t: t.own, told, jnp.full(batch, guide.doubt))
+        return Guided(told, forecast.surrogate, forecast.unit, forecast.error, legal)
     w = lean(guide, root.policy_logits, legal)
     prior = Surrogate(jnp.zeros(batch), w, jnp.zeros((*legal.shape, 0)))
     return Guided(told, prior, None, jnp.ones(batch), legal)
@@ -120,6 +113,20 @@ def lean(guide: Guide, logits: Float[Array, "B I A"], legal: Bool[Array, "B I A"
     nats = jnp.clip(jnp.max(logits, axis=-1, keepdims=True) - logits, 0.0, guide.most_nats)
     single, _ = guide.beliefs.variances(legal.shape[1])
     return -guide.policy_weight * np.sqrt(single) * nats
+
+
+def scales(guide: Guide, guided: Guided) -> Scale:
+    """How each root normalises returns: as they are spread, or as the model's θ is meant.
+
+    The model's θ says differences: the returns told say from where they are to be counted.
+    """
+    if guided.unit is None:
+        return jax.vmap(scale)(guided.told)
+
+    told, said = guided.told, apply_link(guided.told.expected, guide.beliefs.link)
+    rest = jnp.where(told.filled, told.returns - guided.unit[:, None] * said, 0.0)
+    centre = jnp.sum(rest, axis=-1) / jnp.maximum(jnp.sum(told.filled, axis=-1), 1)
+    return Scale(centre, guided.unit)
 
 
 def hear(
@@ -147,7 +154,7 @@ def eta(guide: Guide, guided: Guided, candidates: Candidates) -> Float[Array, "B
         alpha = coefficients(told, surprises(told, unit, guide.beliefs))
         return predicted(told, alpha, prior, unit, actions, guide.beliefs)
 
-    return jax.vmap(one)(guided.told, guided.prior, guided.scale, candidates.actions)
+    return jax.vmap(one)(guided.told, guided.prior, scales(guide, guided), candidates.actions)
 
 
 def tally(guided: Guided, candidates: Candidates) -> tuple[Int[Array, "B K"], Float[Array, "B K"]]:
@@ -182,7 +189,7 @@ def decide(guide: Guide, guided: Guided, candidates: Candidates, key: PRNGKeyArr
         )
 
     keys = jax.random.split(key, guided.legal.shape[0])
-    return jax.vmap(one)(guided, guided.scale, candidates, keys)
+    return jax.vmap(one)(guided, scales(guide, guided), candidates, keys)
 
 
 def visit(guide: Guide, guided: Guided, tree: Node, key: PRNGKeyArray) -> tuple[Node, Int[Array, "B"]]:

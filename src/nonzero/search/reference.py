@@ -325,9 +325,8 @@ class Memory:
     """The bandit at the root, where the rules have one."""
 
     def __init__(self, guide: Guide, root: Said, legal: np.ndarray, num_simulations: int) -> None:
-        said = batched(root)
-        self._guide = guide.informed(said)
-        self._guided = start(self._guide, said, jnp.asarray(legal)[None], num_simulations)
+        self._guide = guide
+        self._guided = start(guide, batched(root), jnp.asarray(legal)[None], num_simulations)
         self._heard: list[tuple[list[int], float]] = []
 
     def visit(self, root: Node, key: PRNGKeyArray) -> int:

@@ -1,7 +1,6 @@
 """The search: for every simulation select, evaluate the model, expand, back up."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -117,10 +116,7 @@ def _search(
     root_draws: Draws = jax.tree.map(lambda x: x[0], numbers)
     first = expand(rules, *root, Prior(policy, legal), root_draws, place, num_slots, record)
     tree = plant(first, num_nodes)
-    guided = None
-    if rules.guide is not None:
-        rules = replace(rules, guide=rules.guide.informed(root[0]))
-        guided = guide.start(rules.guide, root[0], legal, num_simulations)
+    guided = None if rules.guide is None else guide.start(rules.guide, root[0], legal, num_simulations)
 
     def simulate(simulation: Int[Array, ""], carry: tuple) -> tuple:
         tree, guided, is_finite = carry

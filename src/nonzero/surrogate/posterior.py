@@ -62,6 +62,8 @@ class Told(eqx.Module):
 
     The inverse itself, grown row by row, loses its digits where the noise is small; its root does not.
     """
+    own: Float[Array, ""]
+    """The variance of an error that belongs to the joint action: asking again brings it again."""
 
 
 class Scale(eqx.Module):
@@ -91,6 +93,7 @@ def nothing_told(capacity: int, num_agents: int) -> Told:
         expected=jnp.zeros(capacity),
         filled=jnp.zeros(capacity, bool),
         root=jnp.zeros((capacity, capacity)),
+        own=jnp.zeros(()),
     )
 
 
@@ -105,10 +108,12 @@ def tell(
 ) -> Told:
     """The history with one more return, in the empty row `row`: W grows by a row."""
     num_agents = actions.shape[0]
-    covariance = beliefs.covariance(agreements(told, actions[None])[0], num_agents)
-    covariance = jnp.where(told.filled, covariance + beliefs.level * (told.levels == level), 0.0)
+    agreed = agreements(told, actions[None])[0]
+    shared = beliefs.level * (told.levels == level) + told.own * (agreed == num_agents)
+    covariance = jnp.where(told.filled, beliefs.covariance(agreed, num_agents) + shared, 0.0)
     explained = told.root @ covariance
-    own = beliefs.covariance(jnp.float32(num_agents), num_agents) + beliefs.level + beliefs.noise
+    own = beliefs.covariance(jnp.float32(num_agents), num_agents) + told.own
+    own = own + beliefs.level + beliefs.noise
     # What the others do not explain of the new return is at least its noise.
     unexplained = jnp.maximum(own - explained @ explained, beliefs.noise)
     here = jnp.arange(told.filled.shape[0]) == row
@@ -120,6 +125,7 @@ def tell(
         expected=told.expected.at[row].set(predictor.score(prior, actions)),
         filled=told.filled | here,
         root=told.root.at[row].set(grown),
+        own=told.own,
     )
 
 

@@ -39,6 +39,9 @@ class CollectSettings:
     """β at the start of weights (N p)^-β that correct for it; at the end it is 1."""
 
 
+GAINS = ("reward", "return")
+
+
 @dataclass(frozen=True)
 class TargetSettings:
     """What predictions are held against."""
@@ -49,6 +52,9 @@ class TargetSettings:
     """Steps that the model imagines from each sampled position."""
     return_steps: int = 5
     """n of n-step returns."""
+    gain: str = "reward"
+    """What the mixing network says of a joint action: its "reward" (the paper's), or its "return", which is
+    the reward, and what the target network's value grows by."""
     old_after: int = 0
     """Environment steps after which a return counts one reward less, and so on; 0 for never."""
     target_interval: int = 200

@@ -47,9 +47,15 @@ class Learner(eqx.Module):
         return self.settings.collect.environments * self.settings.collect.updates_per_step
 
 
-MEMORY = 100
-"""Updates that the mixing network's unit and error are means over."""
-REPORTED = (*(f"loss/{name}" for name in LOSSES), "loss/total", "clipped", "value_error", "gradient_norm")
+MEMORY, ERROR_MEMORY = 100, 20
+"""Updates that the mixing network's scale, and its error, are means over."""
+REPORTED = (
+    *(f"loss/{name}" for name in LOSSES),
+    "loss/total",
+    "clipped",
+    "value_error",
+    "gradient_norm",
+)
 
 
 class Tally(eqx.Module):
@@ -273,9 +279,9 @@ def player(learner: Learner, state: TrainState) -> Model:
 
 
 def track(model: Model, batch: Batch, squared_error: Float[Array, ""], updates: Int[Array, ""]) -> Model:
-    """The model with its mixing network's unit, the deviation of gains, and its error in this unit renewed.
+    """The model with its mixing network's scale, the mean and the deviation of gains, and its error renewed.
 
-    Means over all updates at first, so that the unit is right at once, and over about the last `MEMORY` then.
+    The scale is a mean over all updates at first, so that it is right at once, then over the last `MEMORY`.
     """
     mixing = model.mixing
     assert mixing is not None
@@ -284,13 +290,16 @@ def track(model: Model, batch: Batch, squared_error: Float[Array, ""], updates: 
     mean = jnp.sum(jnp.where(counts, batch.gains, 0.0)) / number
     variance = jnp.sum(jnp.where(counts, (batch.gains - mean) ** 2, 0.0)) / number
     rate = 1.0 / jnp.clip(updates, 1, MEMORY)
-    squares = (variance, squared_error)
-    old = (mixing.unit, mixing.error)
-    renewed = (jnp.sqrt(x**2 + rate * (square - x**2)) for x, square in zip(old, squares, strict=True))
-    unit, error = renewed
+    centre = mixing.centre + rate * (mean - mixing.centre)
+    unit = jnp.sqrt(mixing.unit**2 + rate * (variance - mixing.unit**2))
     # Games that pay the same whatever is done have no unit of their own.
     unit = jnp.where(unit > 1e-6, unit, 1.0)
-    return eqx.tree_at(lambda m: (m.mixing.unit, m.mixing.error), model, (unit, error))
+
+    # Never more than where η says nothing at all; so the first updates, before there was a scale, do no harm.
+    change = jnp.minimum(squared_error, 1.0) - mixing.error**2
+    error = jnp.sqrt(mixing.error**2 + change / ERROR_MEMORY)
+    tracked = (centre, unit, error)
+    return eqx.tree_at(lambda m: (m.mixing.centre, m.mixing.unit, m.mixing.error), model, tracked)
 
 
 class Work(NamedTuple):

@@ -35,7 +35,7 @@ class Batch(eqx.Module):
     rewards: Float[Array, "B U"]
     values: Float[Array, "B P"]
     gains: Float[Array, "B U"]
-    """r + γ v(next) − v: what the joint action played turned out to be worth, more than expected."""
+    """What the joint action played turned out to be worth: its reward, or r + γ v(next) − v."""
     is_inside: Bool[Array, "B P"]
     """Whether the position still belongs to the episode."""
     is_known: Bool[Array, "B P"]
@@ -61,15 +61,17 @@ def new_batch(
         one = partial(n_step_returns, discount=settings.discount, steps=steps)
         return jax.vmap(one)(after.reward, value, after.terminated, after.truncated, horizon=horizon)
 
-    values = returns(steps, horizon)
-    gains = returns(1, jnp.ones_like(horizon))[:, :unroll] - value[:, :unroll]
     inside, known = jax.vmap(reach)(after.terminated, after.truncated)
+    values = returns(steps, horizon)
+    gains = rewards = jnp.where(inside, after.reward, 0.0)[:, :unroll]
+    if settings.gain == "return":
+        gains = (returns(1, jnp.ones_like(horizon)) - value[:, :-steps])[:, :unroll]
     first = slice(0, unroll + 1)
     return Batch(
         histories=histories[:, first],
         legal=after.legal[:, first],
         actions=after.actions[:, :unroll],
-        rewards=jnp.where(inside, after.reward, 0.0)[:, :unroll],
+        rewards=rewards,
         values=jnp.where(inside[:, first], values[:, first], 0.0),
         gains=gains,
         is_inside=inside[:, first],
@@ -155,5 +157,5 @@ def mixing_losses(
     theta = mixing(latents)
     surrogate = Surrogate(theta.bias, theta.w, theta.v)
     fit = partial(surrogate_loss, link=link, ridge=settings.surrogate_ridge)
-    losses = jax.vmap(jax.vmap(fit))(surrogate, batch.actions, batch.gains / theta.unit)
+    losses = jax.vmap(jax.vmap(fit))(surrogate, batch.actions, (batch.gains - theta.centre) / theta.unit)
     return losses * (batch.is_inside & batch.is_known)[:, :-1]
