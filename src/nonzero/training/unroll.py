@@ -65,7 +65,7 @@ def new_batch(
     values = returns(steps, horizon)
     gains = rewards = jnp.where(inside, after.reward, 0.0)[:, :unroll]
     if settings.gain == "return":
-        gains = (returns(1, jnp.ones_like(horizon)) - value[:, :-steps])[:, :unroll]
+        gains = returns(1, jnp.ones_like(horizon))[:, :unroll] - value[:, :unroll]
     first = slice(0, unroll + 1)
     return Batch(
         histories=histories[:, first],
