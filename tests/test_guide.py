@@ -1,7 +1,5 @@
 """The guide at the root: what it expects of a policy, and what it makes of models with and without chance."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 from nonzero.search import preset, search
 from nonzero.search.check import check_step
 from nonzero.search.guide import Guide, lean, start
-from nonzero.surrogate.predictor import Surrogate
 from nonzero.types import ModelOutputs
 
 BATCH, AGENTS, ACTIONS = 2, 3, 4
@@ -84,10 +81,5 @@ def test_the_guide_leans_on_the_policy_by_nats_and_not_beyond_its_limit() -> Non
     expected[0] = [0.0, np.log(0.2 / 0.7), np.log(0.1 / 0.7), -3.0]
     np.testing.assert_allclose(lean(guide, policy, legal)[0, 0], 0.5 * deviation * expected[0], rtol=1e-5)
     np.testing.assert_array_equal(lean(guide, policy, legal)[0, 1, 1:], 0.0)
-    # On top of what the model says of theta, where it says something.
-    theta = Surrogate(jnp.zeros(1), jnp.ones((1, 2, 4)), jnp.zeros((1, 2, 4, 2)))
-    root = ModelOutputs(policy, jnp.zeros(1), jnp.zeros(1), jnp.ones(1), theta)
-    prior = start(guide, root, legal, 5).prior
-    np.testing.assert_allclose(prior.w, 1.0 + lean(guide, policy, legal))
-    without = start(replace(guide, uses_model=False), root, legal, 5).prior
-    np.testing.assert_allclose(without.w, lean(guide, policy, legal))
+    root = ModelOutputs(policy, jnp.zeros(1), jnp.zeros(1), jnp.ones(1))
+    np.testing.assert_array_equal(start(guide, root, legal, 5).prior.w, lean(guide, policy, legal))

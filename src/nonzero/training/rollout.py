@@ -11,6 +11,7 @@ from nonzero.envs.wrappers import AutoReset, AutoResetState
 from nonzero.model.inference import extend_history, initial_inference, recurrent_inference, start_history
 from nonzero.model.networks import Model
 from nonzero.search import Rules, SearchResult, search
+from nonzero.search.gradient import changed, random_directions
 from nonzero.surrogate.posterior import Forecast
 from nonzero.surrogate.predictor import Surrogate
 from nonzero.training.settings import SearchSettings
@@ -114,20 +115,36 @@ def policy_targets(result: SearchResult, value: Float[Array, "B"]) -> PolicyTarg
     return PolicyTargets(result.candidates.actions, result.weights, result.q, value)
 
 
+def explored(
+    actions: Int[Array, "E I"], legal: Bool[Array, "E I A"], key: PRNGKeyArray, share: float
+) -> Int[Array, "E I"]:
+    """The joint actions with, in a `share` of the rows, two agents' actions drawn anew.
+
+    Departure: noise at the root moves all agents at once, and a learned model is asked before anything is
+    done. Where a joint action pays by itself, only doing it tells, and the ones to try are close to the best.
+    """
+    if share == 0 or actions.shape[1] == 1:
+        return actions
+    coin_key, change_key = jax.random.split(key)
+    *_, both = changed(actions, *random_directions(legal, change_key))
+    return jnp.where(jax.random.bernoulli(coin_key, share, (actions.shape[0], 1)), both, actions)
+
+
 def collect(
     env: AutoReset[Any], model: Model, play: Play, key: PRNGKeyArray, rules: Rules, settings: SearchSettings
 ) -> tuple[Play, Step, Finished]:
     """One step of every environment, chosen by search."""
-    search_key, step_key = jax.random.split(key)
+    search_key, step_key, change_key = jax.random.split(key, 3)
     current = play.envs.current
     result, value = plan(model, play.history, current.legal, search_key, rules, settings)
+    actions = explored(result.action, current.legal, change_key, settings.changed_share)
     step_keys = jax.random.split(step_key, current.reward.shape[0])
-    envs, outcome = jax.vmap(env.step)(play.envs, result.action, step_keys)
+    envs, outcome = jax.vmap(env.step)(play.envs, actions, step_keys)
     step = Step(
         obs=current.obs,
         legal=current.legal,
         is_first=play.is_first,
-        actions=result.action,
+        actions=actions,
         reward=outcome.reward,
         terminated=outcome.terminated,
         # Both at once is an end: what would have followed is worth nothing.

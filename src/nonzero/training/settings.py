@@ -19,6 +19,8 @@ class SearchSettings:
     """Concentration of that noise."""
     temperature: float = 1.0
     """Of the visits, when acting while learning; 0 takes the most visited."""
+    changed_share: float = 0.0
+    """Share of steps, while learning, in which two agents do something random instead of what was chosen."""
 
 
 @dataclass(frozen=True)

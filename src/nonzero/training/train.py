@@ -23,7 +23,7 @@ from nonzero.training.settings import SearchSettings, Settings, TargetSettings
 from nonzero.training.unroll import LOSSES, Batch, batch_loss, new_batch
 from nonzero.types import Environment
 
-EVALUATION = {"dirichlet_fraction": 0.0, "temperature": 0.0}
+EVALUATION = {"dirichlet_fraction": 0.0, "temperature": 0.0, "changed_share": 0.0}
 """How play differs when it is judged: no noise, and always the most visited joint action."""
 
 
