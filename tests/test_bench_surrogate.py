@@ -1,5 +1,6 @@
 """The payoff suite: its players keep the rules, its files go on, its tables are made from them alone."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from nonzero.experiments.black_box import METHODS
 from nonzero.experiments.results import read_results
 from nonzero.experiments.surrogate_tables import suite_markdown, suite_rows, verdict
 from nonzero.experiments.tables import markdown_table
+from training_setup import CONFIG
 
 CHEAP = Suite(
     families=("additive", "paired-traps"),
@@ -117,9 +119,12 @@ def test_demo_draws_its_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(demo, "EVALUATIONS", 24)
+    monkeypatch.setattr(demo, "TRAINED", CONFIG)
     assert main(["demo", "--games", "1", "--out", str(tmp_path / "new")]) == 0
     assert (tmp_path / "new" / "demo.png").stat().st_size > 10_000
-    assert "NonUCT" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "NonUCT" in said
+    assert re.search(r"Training reached.*% at 50, .*% at 60", said.replace("\n", " "))
 
 
 def test_demo_rows_say_how_often_the_optimum_was_found():

@@ -13,6 +13,7 @@ from nonzero.experiments.matgame_runs import (
     Game,
     Plan,
     chosen_games,
+    curves_in,
     is_measured,
     measure_plan,
     table_rows,
@@ -76,6 +77,19 @@ def test_processes_may_share_a_plan_and_each_table_takes_its_own_games(tmp_path:
     assert [row["seeds"] for row in table_rows(tmp_path / "results", TABLE_1)] == [2, 2]
     assert table_rows(tmp_path / "results", TRAPS) == []
     assert write_tables([], tmp_path / "traps")[0].read_text() == ""
+
+
+def test_curves_have_every_evaluation_and_tables_the_budgets(tmp_path: Path) -> None:
+    measure_plan(replace(PLAN, every=10), tmp_path / "results", tmp_path / "runs")
+    games = [Game(2, 3, "linear")]
+    assert [row["steps"] for row in table_rows(tmp_path / "results", games)] == [20, 40]
+    ((name, curve),) = curves_in(tmp_path / "results", games).items()
+    assert name == ("linear-2x3", "mazero")
+    steps, mean, low, high = curve
+    assert steps == [10, 20, 30, 40]
+    assert table_rows(tmp_path / "results", games)[1]["mean"] == pytest.approx(mean[3])
+    assert all(a <= b <= c for a, b, c in zip(low, mean, high, strict=True))
+    assert curves_in(tmp_path / "results", []) == {}
 
 
 def test_games_are_chosen_by_name() -> None:

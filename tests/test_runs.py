@@ -197,5 +197,5 @@ def test_curves_are_drawn(finished: Run, tmp_path: Path) -> None:
     ((steps, mean, low, high),) = learning_curves([finished.folder, finished.folder]).values()
     assert steps == [30, 60]
     assert low == mean == high  # the same run twice has no spread
-    for path in draw_curves([finished.folder], tmp_path / "curves.png"):
+    for path in draw_curves(learning_curves([finished.folder]), tmp_path / "curves.png"):
         assert path.stat().st_size > 1000

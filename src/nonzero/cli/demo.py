@@ -8,7 +8,8 @@ from pathlib import Path
 class Demo:
     """Show what NonZero does, in about a minute on a CPU.
 
-    Six agents with eight actions each: in pairs they sit in a trap that none of them can leave alone.
+    Six agents with eight actions each: in pairs they sit in a trap that none of them can leave alone. Then
+    training: eight agents with ten actions each learn what pays.
     """
 
     games: int = 5
@@ -20,7 +21,7 @@ class Demo:
         """Play, print a table, draw a picture."""
         from rich.console import Console
 
-        from nonzero.experiments.demo import demo_rows, draw_demo, run_demo
+        from nonzero.experiments.demo import demo_rows, draw_demo, run_demo, train_demo
         from nonzero.experiments.results import check_writable
         from nonzero.experiments.tables import rich_table
         from nonzero.types import NonZeroError
@@ -34,7 +35,10 @@ class Demo:
             raise NonZeroError(f"cannot make the folder {self.out}: {error.strerror}") from error
         check_writable(picture)
         curves = run_demo(range(100, 100 + self.games))
-        draw_demo(curves, picture)
         console = Console()
         console.print(rich_table(demo_rows(curves)))
+        steps, shares = learned = train_demo()
+        shown = ", ".join(f"{share:.1%} at {step}" for step, share in zip(steps, shares, strict=True))
+        console.print(f"Training reached, of the optimum by environment steps: {shown}", highlight=False)
+        draw_demo(curves, learned, picture)
         console.print(f"Picture: {picture}", markup=False, highlight=False, soft_wrap=True)

@@ -10,7 +10,7 @@ from nonzero.cli.bench import BenchAsks, BenchEnvs, BenchSearch, BenchSurrogate,
 from nonzero.cli.demo import Demo
 from nonzero.cli.doctor import Doctor
 from nonzero.cli.environments import Envs
-from nonzero.cli.matgame import ReproduceTable1, ReproduceTraps
+from nonzero.cli.matgame import ReproduceAblation, ReproduceTable1, ReproduceTraps
 from nonzero.cli.parse import Group, parse
 from nonzero.cli.plan import Plan
 from nonzero.cli.reproduce import ReproducePlanning, ReproduceRegret
@@ -46,6 +46,7 @@ COMMANDS = Group(
                 "planning": ReproducePlanning,
                 "table1": ReproduceTable1,
                 "traps": ReproduceTraps,
+                "ablation": ReproduceAblation,
             },
         ),
     },

@@ -1,4 +1,4 @@
-"""`nonzero reproduce table1` and `traps`: what the searches learn on MatGame."""
+"""`nonzero reproduce table1`, `traps` and `ablation`: what the searches learn on MatGame."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -64,7 +64,34 @@ class ReproduceTraps(ReproduceTable1):
         reproduce(self, TRAPS)
 
 
-def reproduce(wanted: ReproduceTable1, games: "Sequence[Game]") -> None:
+@dataclass(frozen=True)
+class ReproduceAblation(ReproduceTable1):
+    """Train nonzero without its mixing network, without curvature, without both: the paper's Figure 4.
+
+    The games are linear-8x10 and paired-traps-4x5. Draws learning curves with intervals. What is there is not
+    measured again, and what was interrupted goes on.
+    """
+
+    games: Names = ()
+    """One of the games; by default both."""
+    algorithms: Names = ("nonzero", "without-mixing-net", "without-curvature", "without-both")
+    """Searches."""
+    out: Path = Path("results/ablation")
+    """Folder of the result files; the table and the figure are written beside it."""
+    runs: Path = Path("runs/ablation")
+    """Folder of the training runs."""
+
+    def run(self) -> None:
+        """Measure what is missing under a progress bar, then print and write the table, and draw."""
+        from nonzero.experiments.curves import draw_curves
+        from nonzero.experiments.matgame_runs import ABLATED, curves_in
+
+        reproduce(self, ABLATED, every=100)
+        for path in draw_curves(curves_in(self.out, ABLATED), self.out):
+            print(f"Wrote {path}")
+
+
+def reproduce(wanted: ReproduceTable1, games: "Sequence[Game]", every: int = 0) -> None:
     """Measure what is missing of a table under a progress bar, then print and write it."""
     from rich.console import Console
     from rich.progress import Progress
@@ -79,7 +106,7 @@ def reproduce(wanted: ReproduceTable1, games: "Sequence[Game]") -> None:
     )
     from nonzero.experiments.tables import rich_table
 
-    plan = Plan(chosen_games(games, wanted.games), wanted.algorithms, wanted.seeds, wanted.preset)
+    plan = Plan(chosen_games(games, wanted.games), wanted.algorithms, wanted.seeds, wanted.preset, every)
     console = Console()
     with Progress(console=console) as bar:
         task = bar.add_task("looking for results")

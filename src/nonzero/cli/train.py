@@ -29,8 +29,8 @@ class Train:
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")]
     """Environment; `nonzero envs` lists them."""
-    algo: str = "mazero"
-    """Search: mazero, mazero-np, ma-alphazero, sampled-muzero or enumerate."""
+    algo: str = "nonzero"
+    """Search: nonzero or one of its ablations, paper, mazero, mazero-np, ma-alphazero, sampled-muzero."""
     steps: int = 1000
     """Environment steps, of all environments together."""
     seed: int = 0
@@ -119,7 +119,7 @@ class Plot:
 
     def run(self) -> None:
         """Read, draw, say where."""
-        from nonzero.experiments.curves import draw_curves
+        from nonzero.experiments.curves import draw_curves, learning_curves
 
-        for path in draw_curves(self.runs, self.out):
+        for path in draw_curves(learning_curves(self.runs), self.out):
             print(f"Wrote {path}")

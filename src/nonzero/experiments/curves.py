@@ -1,6 +1,6 @@
 """Learning curves: the mean return of the evaluations of several runs, with intervals over their seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +14,8 @@ from nonzero.types import NonZeroError
 Curve = tuple[list[int], list[float], list[float], list[float]]
 
 
-def draw_curves(folders: Sequence[Path], path: Path) -> list[Path]:
+def draw_curves(curves: Mapping[tuple[str, str], Curve], path: Path) -> list[Path]:
     """Draw a panel for each environment and a curve for each algorithm; the files written."""
-    curves = learning_curves(folders)
     environments = list(dict.fromkeys(env for env, _ in curves))
     figure = Figure(figsize=(1 + 5 * len(environments), 4), layout="constrained")
     panels = figure.subplots(1, len(environments), squeeze=False)[0]
@@ -38,22 +37,24 @@ def draw_curves(folders: Sequence[Path], path: Path) -> list[Path]:
 
 
 def learning_curves(folders: Sequence[Path]) -> dict[tuple[str, str], Curve]:
-    """Steps, mean, low and high for each environment and algorithm, where all of its runs were evaluated."""
+    """The curve of each environment and algorithm in folders of runs."""
     returns: dict[tuple[str, str], list[dict[int, float]]] = {}
     for folder in folders:
         config = read_config(folder / "config.toml")
         found = {entry["step"]: float(np.mean(entry["returns"])) for entry in read_evaluations(folder)}
         returns.setdefault((config.env, config.algo), []).append(found)
-    curves = {}
-    for name, runs in returns.items():
-        steps = sorted(set.intersection(*(set(run) for run in runs)))
-        if not steps:
-            raise NonZeroError(f"the runs of {name[1]} on {name[0]} have no evaluation at a common step")
-        intervals = [bootstrap_interval([run[step] for run in runs]) for step in steps]
-        curves[name] = (
-            steps,
-            [interval.mean for interval in intervals],
-            [interval.low for interval in intervals],
-            [interval.high for interval in intervals],
-        )
-    return curves
+    return {name: curve_of(runs, f"{name[1]} on {name[0]}") for name, runs in returns.items()}
+
+
+def curve_of(runs: Sequence[Mapping[int, float]], name: str) -> Curve:
+    """Steps, mean, low and high of runs' returns by step, where all of them were evaluated."""
+    steps = sorted(set.intersection(*(set(run) for run in runs)))
+    if not steps:
+        raise NonZeroError(f"the runs of {name} have no evaluation at a common step")
+    intervals = [bootstrap_interval([run[step] for run in runs]) for step in steps]
+    return (
+        steps,
+        [interval.mean for interval in intervals],
+        [interval.low for interval in intervals],
+        [interval.high for interval in intervals],
+    )

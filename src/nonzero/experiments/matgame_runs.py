@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nonzero.experiments.config import RunConfig, load_preset, to_toml
+from nonzero.experiments.curves import Curve, curve_of
 from nonzero.experiments.paper import MATGAME
 from nonzero.experiments.results import Row, read_results, write_results, write_whole
 from nonzero.experiments.runs import Line, Run, Schedule, best_return
@@ -29,6 +30,9 @@ BUDGETS = {
 }
 """The paper's two budgets of each size, and half of the smaller."""
 ALGORITHMS = ("nonzero", "mazero", "mazero-np", "ma-alphazero")
+ABLATIONS = ("nonzero", "without-mixing-net", "without-curvature", "without-both")
+ORDER = (*ALGORITHMS, *ABLATIONS[1:])
+"""How tables list them."""
 FIXED = ("linear", "mazero-1", "mazero-2", "mazero-3", "mazero-4")
 """Kinds of games that do not depend on a seed."""
 
@@ -54,6 +58,8 @@ TRAPS = (
     *(Game(*size, kind) for size in ((4, 5), (8, 10)) for kind in ("paired-traps", "climbing")),
 )
 """Games where agents must change together: MAZero's four matrices, and games of any size."""
+ABLATED = (Game(8, 10, "linear"), Game(4, 5, "paired-traps"))
+"""Where the parts matter: many directions to learn about, and a way out that takes two agents."""
 
 
 class Cell(NamedTuple):
@@ -62,6 +68,8 @@ class Cell(NamedTuple):
     game: Game
     algorithm: str
     seed: int
+    every: int = 0
+    """Steps between evaluations; 0 for at the budgets alone."""
 
     @property
     def name(self) -> str:
@@ -72,6 +80,11 @@ class Cell(NamedTuple):
     def budgets(self) -> tuple[int, ...]:
         """Environment steps at which it is judged."""
         return BUDGETS[self.game.agents, self.game.actions]
+
+    @property
+    def judged(self) -> Sequence[int]:
+        """Environment steps at which it is evaluated."""
+        return range(self.every, self.budgets[-1] + 1, self.every) if self.every else self.budgets
 
     def config(self, preset: str) -> RunConfig:
         """How it is run; the random games of the seeds differ."""
@@ -88,13 +101,14 @@ class Plan:
     algorithms: Sequence[str] = ALGORITHMS
     seeds: Sequence[int] = field(default_factory=lambda: range(100, 105))
     preset: str = "default"
+    every: int = 0
 
     def cells(self) -> Iterator[Cell]:
         """All runs; those that share what is compiled follow each other."""
         for game in self.games:
             for algorithm in self.algorithms:
                 for seed in self.seeds:
-                    yield Cell(game, algorithm, seed)
+                    yield Cell(game, algorithm, seed, self.every)
 
 
 def chosen_games(games: Sequence[Game], names: Sequence[str]) -> list[Game]:
@@ -127,7 +141,7 @@ def measure_cell(
     cell: Cell, config: RunConfig, path: Path, folder: Path, report: Callable[[Cell, int], None]
 ) -> None:
     """Train, going on with what is in `folder`, and write the result file."""
-    schedule = Schedule(evaluate_every=cell.budgets[0], checkpoint_every=cell.budgets[0])
+    schedule = Schedule(evaluate_every=cell.judged[0], checkpoint_every=cell.budgets[0])
     run = Run(config, folder, schedule, resume=(folder / "config.toml").exists())
 
     def say(line: Line) -> None:
@@ -147,24 +161,41 @@ def measure_cell(
             "updates": entry["update"],
         }
         for entry in run.evaluations
-        if entry["step"] in cell.budgets
+        if entry["step"] in cell.judged
     ]
     write_results(
         path, rows, {"config": to_toml(config), "seconds": run.seconds, "schedule": asdict(schedule)}
     )
 
 
+def rows_in(results: Path) -> Iterator[tuple[Game, dict[str, Any]]]:
+    """Every row of the result files, with its game."""
+    for path in sorted(results.glob("*.json")):
+        for row in read_results(path)["rows"]:
+            yield Game(*(row[name] for name in Game._fields)), row
+
+
+def curves_in(results: Path, games: Sequence[Game]) -> dict[tuple[str, str], Curve]:
+    """The learning curve of each game and algorithm, over all seeds."""
+    found: dict[tuple[str, str], dict[int, dict[int, float]]] = {}
+    for game, row in rows_in(results):
+        if game in games:
+            seeds = found.setdefault((game.name, row["algorithm"]), {})
+            seeds.setdefault(row["seed"], {})[row["steps"]] = float(np.mean(row["returns"]))
+    names = sorted(found, key=lambda name: (name[0], ORDER.index(name[1])))
+    return {name: curve_of(list(found[name].values()), " of ".join(name[::-1])) for name in names}
+
+
 def table_rows(results: Path, games: Sequence[Game]) -> list[dict[str, object]]:
     """A row for each game, budget and algorithm: mean and deviation over seeds of the mean return."""
     found: dict[tuple, list[dict[str, Any]]] = {}
-    for path in results.glob("*.json"):
-        for row in read_results(path)["rows"]:
-            game = Game(*(row[name] for name in Game._fields))
+    for game, row in rows_in(results):
+        if row["steps"] in BUDGETS[game.agents, game.actions]:
             found.setdefault((game, row["steps"], row["algorithm"]), []).append(row)
 
     def order(key: tuple) -> tuple:
         game, steps, algorithm = key
-        return games.index(game), steps, ALGORITHMS.index(algorithm)
+        return games.index(game), steps, ORDER.index(algorithm)
 
     rows = []
     for game, steps, algorithm in sorted((key for key in found if key[0] in games), key=order):

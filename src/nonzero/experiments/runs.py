@@ -191,7 +191,8 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """What came of the run."""
         last = self.evaluations[-1] if self.evaluations else {"returns": [], "won": []}
-        searches = self.steps + self.searched_again()
+        simulations = (self.steps + self.searched_again()) * self.config.settings.search.simulations
+        counterfactuals = self.learner.rules.counterfactuals(self.learner.env.spec.num_agents)
         final = float(np.mean(last["returns"])) if last["returns"] else None
         best = best_return(self.learner)
         return {
@@ -205,8 +206,9 @@ class Run:
             "win_rate": float(np.mean(last["won"])) if last["won"] else None,
             "environment_steps": self.steps,
             "gradient_updates": int(self.state.updates),
-            "simulations": searches * self.config.settings.search.simulations,
-            "model_evaluations": searches * self.config.settings.search.simulations,
+            "simulations": simulations,
+            # Each sample of Eq. 7 asks the model for three more joint actions.
+            "model_evaluations": simulations * (1 + 3 * counterfactuals),
             "clipped_targets": self.clipped,
             "seconds": self.seconds,
             "versions": versions(),
