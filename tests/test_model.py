@@ -106,7 +106,8 @@ def test_an_agents_action_reaches_the_others_latents() -> None:
 def test_mixing_gives_a_surrogate_for_every_state() -> None:
     model = small_model()
     outputs, _ = initial(model, histories(model, 3))
-    theta = Surrogate(*outputs.surrogate)
+    said = outputs.surrogate
+    theta = Surrogate(said.bias, said.w, said.v)
     assert theta.v.shape == (3, 4, 5, 2)
     assert theta.rank == 2
     eta = jax.vmap(lambda t, a: predict(t, a, Link()))(theta, jnp.zeros((3, 4), jnp.int32))

@@ -15,10 +15,11 @@ from nonzero.envs.registry import base_policy, make
 from nonzero.evaluation.episodes import Follower, Planner
 from nonzero.experiments.mctx_search import MctxPlanner
 from nonzero.experiments.planning import Cell, Model, Study, chosen_study, measure_study, player, stage
-from nonzero.experiments.planning_files import differences, missing_seeds, rows_in
+from nonzero.experiments.planning_files import described, missing_seeds, rows_in
 from nonzero.experiments.planning_tables import planning_markdown, planning_rows, read_records
 from nonzero.experiments.results import read_results, write_results
 from nonzero.search import preset
+from nonzero.search.guide import Guide
 from nonzero.testing import check_env
 from nonzero.types import NonZeroError
 
@@ -132,9 +133,13 @@ def test_who_plays():
         base_policy(env, "unifrom")
 
 
-def test_rules_are_kept_as_what_differs():
-    assert differences(preset("ma-alphazero")) == {"is": "Rules"}
-    assert differences(preset("mazero"))["averaging"] == {"is": "Averaging", "rho": 0.75, "lam": 0.8}
+def test_rules_are_kept_whole_so_that_another_default_is_another_setting():
+    kept = described(preset("nonzero"))
+    assert kept["guide"]["policy_weight"] == Guide().policy_weight
+    assert kept["guide"]["beliefs"]["is"] == "Beliefs"
+    assert kept["surrogate"] is None
+    assert described(preset("flat"))["guide"]["asks_anew"] == "inf"
+    assert described(preset("mazero"))["averaging"] == {"is": "Averaging", "rho": 0.75, "lam": 0.8}
 
 
 def test_wrong_choices_are_refused():

@@ -101,7 +101,7 @@ class ModelOutputs(eqx.Module):
     discount: Float[Array, "*B"]
     """What the value is worth one step earlier; 0 where the step ended the episode. Unused at a root."""
     surrogate: Any = None
-    """θ of this state as a pytree with leading axes B, from models that predict one."""
+    """θ of this state from models that say one: a `surrogate.posterior.Forecast` with leading axes B."""
 
 
 class Candidates(eqx.Module):

@@ -59,7 +59,8 @@ def made(config: RunConfig, folder: Path) -> Run:
     """The finished run; evaluations, which are no part of learning, are left out."""
     never = config.steps + 1
     run = Run(config, folder, Schedule(checkpoint_every=never, episodes=0), resume=False)
-    run.train()
+    if not run.train():
+        raise KeyboardInterrupt
     return run
 
 

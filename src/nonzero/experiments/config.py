@@ -41,8 +41,19 @@ class RunConfig:
                 )
         if self.settings.collect.replay_steps < 20 * count:
             raise NonZeroError("collect.replay_steps is less than 20 steps for each environment")
-        if not 0 <= self.settings.target.reanalyse_share <= 1:
-            raise NonZeroError("target.reanalyse_share is a share, from 0 to 1")
+        search, target = self.settings.search, self.settings.target
+        for name, share in (
+            ("target.reanalyse_share", target.reanalyse_share),
+            ("target.target_rate", target.target_rate),
+            ("search.changed_share", search.changed_share),
+        ):
+            if not 0 <= share <= 1:
+                raise NonZeroError(f"{name} is a share, from 0 to 1, not {share}")
+        if target.stored_weight == 0 and round(target.reanalyse_share * self.settings.optimiser.batch) == 0:
+            raise NonZeroError(
+                "target.reanalyse_share of optimiser.batch is less than one window and target.stored_weight "
+                "is 0: the policy would learn nothing"
+            )
         if self.settings.target.gain not in GAINS:
             raise NonZeroError(unknown("target.gain", self.settings.target.gain, GAINS))
 

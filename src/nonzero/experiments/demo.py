@@ -55,7 +55,8 @@ def train_demo() -> Learned:
     with tempfile.TemporaryDirectory() as folder, Progress() as progress:
         bar = progress.add_task(f"{'training (compiles first)':<28}", total=config.steps)
         run = Run(config, Path(folder) / "run", schedule, resume=False)
-        run.train(lambda line: progress.update(bar, completed=line["step"]))
+        if not run.train(lambda line: progress.update(bar, completed=line["step"])):
+            raise KeyboardInterrupt
     best = best_return(run.learner)
     assert best is not None
     steps = [entry["step"] for entry in run.evaluations]

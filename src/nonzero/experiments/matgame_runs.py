@@ -6,6 +6,7 @@ several processes may measure disjoint parts of a plan into the same folder.
 """
 
 import csv
+import hashlib
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,6 +21,7 @@ from nonzero.experiments.paper import MATGAME
 from nonzero.experiments.results import Row, read_results, write_results, write_whole
 from nonzero.experiments.runs import Line, Run, Schedule, best_return
 from nonzero.experiments.tables import markdown_table
+from nonzero.search import preset as search_preset
 from nonzero.types import NonZeroError
 
 BUDGETS = {
@@ -35,6 +37,11 @@ ORDER = (*ALGORITHMS, *ABLATIONS[1:])
 """How tables list them."""
 FIXED = ("linear", "mazero-1", "mazero-2", "mazero-3", "mazero-4")
 """Kinds of games that do not depend on a seed."""
+
+
+def place_of(algorithm: str) -> tuple[int, str]:
+    """Where tables list an algorithm: others than those of the tables come last."""
+    return (ORDER.index(algorithm) if algorithm in ORDER else len(ORDER), algorithm)
 
 
 class Game(NamedTuple):
@@ -124,12 +131,16 @@ def measure_plan(
     plan: Plan, results: Path, runs: Path, report: Callable[[Cell, int], None] = lambda cell, step: None
 ) -> None:
     """Make the runs whose result files are missing, or were made under other settings."""
+    for algorithm in plan.algorithms:
+        search_preset(algorithm)
     results.mkdir(parents=True, exist_ok=True)
     for cell in plan.cells():
         config = cell.config(plan.preset)
         path = results / f"{cell.name}.json"
         if not is_measured(path, config):
-            measure_cell(cell, config, path, runs / cell.name, report)
+            # Runs under other settings keep a folder of their own.
+            mark = hashlib.sha256(to_toml(config).encode()).hexdigest()[:8]
+            measure_cell(cell, config, path, runs / f"{cell.name}-{mark}", report)
 
 
 def is_measured(path: Path, config: RunConfig) -> bool:
@@ -182,7 +193,7 @@ def curves_in(results: Path, games: Sequence[Game]) -> dict[tuple[str, str], Cur
         if game in games:
             seeds = found.setdefault((game.name, row["algorithm"]), {})
             seeds.setdefault(row["seed"], {})[row["steps"]] = float(np.mean(row["returns"]))
-    names = sorted(found, key=lambda name: (name[0], ORDER.index(name[1])))
+    names = sorted(found, key=lambda name: (name[0], place_of(name[1])))
     return {name: curve_of(list(found[name].values()), " of ".join(name[::-1])) for name in names}
 
 
@@ -195,7 +206,7 @@ def table_rows(results: Path, games: Sequence[Game]) -> list[dict[str, object]]:
 
     def order(key: tuple) -> tuple:
         game, steps, algorithm = key
-        return games.index(game), steps, ORDER.index(algorithm)
+        return games.index(game), steps, place_of(algorithm)
 
     rows = []
     for game, steps, algorithm in sorted((key for key in found if key[0] in games), key=order):

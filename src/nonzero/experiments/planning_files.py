@@ -44,26 +44,17 @@ def settings_of(environment: str, method: str, model: Model) -> dict[str, Any]:
     """What must agree for rows to go into one file."""
     settings = {"environment": environment, "method": method, "model": asdict(model)}
     if method not in (BASE, MCTX):
-        settings["rules"] = differences(preset(method))
+        settings["rules"] = described(preset(method))
     return settings
 
 
-def differences(rules: Any) -> Any:
-    """What tells rules from the defaults, as plain names and numbers."""
-    if not is_dataclass(rules) or isinstance(rules, type):
-        is_number = isinstance(rules, (int, float)) and isfinite(rules)
-        is_plain = rules is None or isinstance(rules, str) or is_number
-        return rules if is_plain else str(rules)
-    plain = {"is": type(rules).__name__}
-    try:
-        default = type(rules)()
-    except TypeError:
-        default = None
-    for field in fields(rules):
-        value = getattr(rules, field.name)
-        if default is None or value != getattr(default, field.name):
-            plain[field.name] = differences(value)
-    return plain
+def described(rules: Any) -> Any:
+    """All that rules are, as plain names and numbers: a default may change, and rows with it."""
+    if is_dataclass(rules) and not isinstance(rules, type):
+        parts = {field.name: described(getattr(rules, field.name)) for field in fields(rules)}
+        return {"is": type(rules).__name__} | parts
+    is_number = isinstance(rules, (int, float)) and isfinite(rules)
+    return rules if rules is None or isinstance(rules, str) or is_number else str(rules)
 
 
 def rows_in(folder: Path, environment: str, method: str, model: Model) -> list[dict[str, Any]]:

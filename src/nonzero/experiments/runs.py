@@ -6,7 +6,7 @@ The folder holds config.toml, metrics.jsonl, evaluations.json (per episode), che
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,10 @@ def make_learner(config: RunConfig) -> Learner:
     """The learner that a configuration describes."""
     rules = preset(config.algo)
     env = make(config.env, **config.env_options)
-    return new_learner(env, rules, config.settings, has_mixing=rules.learns_surrogate)
+    settings = config.settings
+    if not rules.sees_pairs:
+        settings = replace(settings, model=replace(settings.model, rank=0))
+    return new_learner(env, rules, settings, has_mixing=rules.learns_surrogate)
 
 
 def best_return(learner: Learner) -> float | None:

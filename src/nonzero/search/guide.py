@@ -40,7 +40,8 @@ class Guide:
     pairs: bool = True
     """Whether two agents may be changed at once."""
     uses_model: bool = True
-    """Whether θ starts where the model says (the mixing network); else, and without such a model, at zero."""
+    """Whether θ starts where the model says (the mixing network); else, and without such a model, where the
+    policy leans."""
     policy_weight: float = 0.3
     """How many deviations of the prior an action is expected to lose for each nat by which the policy likes
     it less than the agent's likeliest one."""

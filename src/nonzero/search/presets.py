@@ -8,7 +8,7 @@
 | paper | prior samples, then NonUCT at expansion; θ by gradient steps | largest η | OS(λ) |
 | flat | as nonzero | NonUCT at the root, and no tree below it | mean |
 | flat-r0 | as flat, with the paper's surrogate of rank 0 | as flat | mean |
-| without-mixing-net | as nonzero; θ starts at zero, not where the model says | as nonzero | mean |
+| without-mixing-net | as nonzero; θ starts where the policy leans, the model unheard | as nonzero | mean |
 | without-curvature | as nonzero, one agent's changes, no interactions in θ | as nonzero | mean |
 | without-both | both of these | as nonzero | mean |
 | mazero | K prior samples, prior corrected by β̂/β | advantage, pUCT | OS(λ) |
@@ -53,6 +53,13 @@ class Rules:
             isinstance(rule, (Guide, GradientRule)) and rule.uses_model
             for rule in (self.guide, self.surrogate)
         )
+
+    @property
+    def sees_pairs(self) -> bool:
+        """Whether θ has terms of pairs of agents."""
+        if isinstance(self.surrogate, GradientRule):
+            return self.surrogate.rank > 0
+        return self.guide is None or self.guide.beliefs.pair_share > 0
 
     def counterfactuals(self, num_agents: int) -> int:
         """Samples of Eq. 7 for each simulation; with one agent there is nothing to combine."""

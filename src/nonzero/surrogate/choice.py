@@ -115,7 +115,8 @@ def draw(
 ) -> tuple[Surrogate, Float[Array, " T"], Float[Array, " T"]]:
     """A draw from the prior, and α of the posterior's mean and of the draw from it that this one becomes.
 
-    The draw is corrected by what the returns, with noise of their own, say of it. Pairs keep their mean.
+    The draw is corrected by what the returns, with noise of their own, say of it. Pairs keep their mean, and
+    so do the errors that all answers of a level or of a joint action share.
     """
     prior_key, noise_key = jax.random.split(key)
     single, _ = beliefs.variances(prior.w.shape[0])

@@ -8,7 +8,7 @@ s₂. Then z is a Gaussian process whose covariance rests on m, in how many agen
 and its posterior mean is z(θ₀, a) + Σ_t α_t k(m_t(a)): the prior's own θ₀ and, for every return told, α_t s₁
 on the entries of w that it used and one more factor, √(s₂ |α_t|) in the rows v of its actions, with the sign
 of α_t. So T numbers stand for a θ of rank T, and nothing is iterated. One more return costs O(T²), all single
-changes O(T·I·A), all pairs of M directions O(T·M²). Functions take one history; the caller vmaps.
+changes O(T·I + I·A), all pairs of M directions O(T·M²). Functions take one history; the caller vmaps.
 """
 
 from dataclasses import dataclass, field
@@ -21,6 +21,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from nonzero.surrogate import predictor
 from nonzero.surrogate.predictor import Directions, Link, Surrogate, apply_link, invert_link
+
+MOST_SPREADS = 16.0
+"""A return so many spreads away teaches no more than that: the link's inverse grows exponentially."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,8 @@ def scale(told: Told) -> Scale:
 
 def surprises(told: Told, unit: Scale, beliefs: Beliefs) -> Float[Array, " T"]:
     """By how much z of each return told differs from what was expected."""
-    z = invert_link((told.returns - unit.centre) / unit.spread, beliefs.link)
+    value = (told.returns - unit.centre) / unit.spread
+    z = invert_link(jnp.clip(value, -MOST_SPREADS, MOST_SPREADS), beliefs.link)
     return jnp.where(told.filled, z - told.expected, 0.0)
 
 

@@ -68,7 +68,7 @@ class TargetSettings:
     reanalyse_share: float = 1.0
     """Share of each batch whose policy targets are searched anew with the target network."""
     stored_weight: float = 1.0
-    """Weight, in the policy's and the surrogate's loss, of the targets that acting had stored."""
+    """Weight, in the policy's loss, of the targets that acting had stored."""
 
 
 @dataclass(frozen=True)

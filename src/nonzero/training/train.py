@@ -24,7 +24,7 @@ from nonzero.training.unroll import LOSSES, Batch, batch_loss, new_batch
 from nonzero.types import Environment
 
 EVALUATION = {"dirichlet_fraction": 0.0, "temperature": 0.0, "changed_share": 0.0}
-"""How play differs when it is judged: no noise, and always the most visited joint action."""
+"""How play differs when it is judged: no noise, and always the joint action that the search thinks best."""
 
 
 class Learner(eqx.Module):
@@ -178,7 +178,7 @@ def draw_batches(
     """The batches of a round of M updates, with the weights of their windows and where these lie."""
     settings = learner.settings
     chosen, target, length = settings.collect, settings.target, settings.model.history
-    sample_key, search_key = jax.random.split(key)
+    sample_key, order_key, search_key = jax.random.split(key, 3)
     drawn = sample(
         state.replay,
         sample_key,
@@ -190,9 +190,10 @@ def draw_batches(
     )
     age = drawn.age * chosen.environments
     batch = new_batch(state.target, drawn.windows, age, target, length)
-    # Dealt out like cards: the draws are spread evenly, and so is each batch.
+    # Shuffled and dealt out: the draws come in the order of the replay, oldest first.
+    order = jax.random.permutation(order_key, drawn.age.shape[0])
     dealt = jax.tree.map(
-        lambda x: jnp.swapaxes(x.reshape(settings.optimiser.batch, learner.round_size, *x.shape[1:]), 0, 1),
+        lambda x: x[order].reshape(learner.round_size, settings.optimiser.batch, *x.shape[1:]),
         (batch, drawn.weights, drawn.places),
     )
     return reanalyse(learner, state.target, dealt[0], search_key), dealt[1], dealt[2]
