@@ -86,6 +86,21 @@ def test_numbers_that_do_not_fit_together_are_refused(steps: int, collect: dict,
         RunConfig("matgame/linear-2x3", "mazero", steps, 0, settings).check()
 
 
+@pytest.mark.parametrize(
+    ("section", "values", "complaint"),
+    [
+        ("target", {"reanalyse_share": 1.5}, "reanalyse_share is a share"),
+        ("target", {"target_rate": -0.1}, "target_rate is a share"),
+        ("search", {"changed_share": 2.0}, "changed_share is a share"),
+        ("optimiser", {"batch": 16}, "the policy would learn nothing"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(section: str, values: dict, complaint: str) -> None:
+    settings = changed(load_preset("default"), {section: values})
+    with pytest.raises(NonZeroError, match=complaint):
+        RunConfig("matgame/linear-2x3", "mazero", 100, 0, settings).check()
+
+
 def train(*words: str) -> Train:
     command = parse(["train", "matgame/linear-2x3", *words], COMMANDS)
     assert isinstance(command, Train)

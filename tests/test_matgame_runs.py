@@ -16,6 +16,7 @@ from nonzero.experiments.matgame_runs import (
     curves_in,
     is_measured,
     measure_plan,
+    place_of,
     table_rows,
     write_tables,
 )
@@ -61,7 +62,7 @@ def test_missing_runs_are_made_once_and_the_tables_follow(
     assert text.read_text().splitlines()[2].endswith("| 12.5 |")
 
 
-def test_other_settings_are_measured_anew(tmp_path: Path) -> None:
+def test_other_settings_are_measured_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = replace(PLAN, seeds=[100])
     measure_plan(plan, tmp_path / "results", tmp_path / "runs")
     cell = next(plan.cells())
@@ -69,6 +70,22 @@ def test_other_settings_are_measured_anew(tmp_path: Path) -> None:
     path = tmp_path / "results" / f"{cell.name}.json"
     assert is_measured(path, config)
     assert not is_measured(path, replace(config, steps=CONFIG.steps))
+    other = replace(TINY, optimiser=replace(TINY.optimiser, learning_rate=1e-4))
+    monkeypatch.setattr(matgame_runs, "load_preset", lambda name: other)
+    measure_plan(plan, tmp_path / "results", tmp_path / "runs")
+    assert is_measured(path, cell.config("default"))
+    assert not is_measured(path, config)
+
+
+def test_unknown_algorithms_are_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(NonZeroError, match="did you mean 'mazero'"):
+        measure_plan(replace(PLAN, algorithms=["mazero", "mazro"]), tmp_path / "results", tmp_path / "runs")
+    assert not (tmp_path / "results").exists()
+
+
+def test_other_algorithms_come_last_in_tables() -> None:
+    names = ["sampled-muzero", "without-both", "paper", "mazero", "nonzero"]
+    assert sorted(names, key=place_of) == ["nonzero", "mazero", "without-both", "paper", "sampled-muzero"]
 
 
 def test_processes_may_share_a_plan_and_each_table_takes_its_own_games(tmp_path: Path) -> None:

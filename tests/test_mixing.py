@@ -83,6 +83,14 @@ def test_a_mixing_network_is_learned_where_the_search_starts_from_it(name: str, 
     assert (begin(name).model.mixing is not None) is learns
 
 
+@pytest.mark.parametrize(("name", "rank"), [("nonzero", 2), ("without-curvature", 0), ("paper", 0)])
+def test_a_search_that_sees_no_pairs_learns_none(name: str, rank: int) -> None:
+    mixing = begin(name).model.mixing
+    assert mixing is not None
+    assert mixing.rank == rank
+    assert mixing(jnp.zeros((1, 2, 8))).v.shape == (1, 2, 3, rank)
+
+
 def begin(algo: str = "nonzero") -> TrainState:
     return new_state(tiny_learner(algo), jax.random.key(0))
 

@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 from nonzero.surrogate.choice import choose
-from nonzero.surrogate.posterior import Beliefs, Told, coefficients, nothing_told, scale, surprises, tell
+from nonzero.surrogate.posterior import (
+    Beliefs,
+    Scale,
+    Told,
+    coefficients,
+    nothing_told,
+    scale,
+    surprises,
+    tell,
+)
 from nonzero.surrogate.predictor import Surrogate
 
 AGENTS, ACTIONS = 3, 4
@@ -20,6 +29,12 @@ def told_of(history: list[tuple[tuple[int, ...], float]], beliefs: Beliefs, leve
         joint = jnp.array(actions, jnp.int32)
         told = step(told, jnp.int32(row), joint, jnp.int32(level), jnp.float32(value), NO_PRIOR, beliefs)
     return told
+
+
+def test_a_return_far_beyond_the_unit_is_still_a_number() -> None:
+    told = told_of([((0, 1, 2), 0.0), ((1, 1, 1), 1.0)], Beliefs())
+    tiny = Scale(jnp.float32(0.0), jnp.float32(1e-6))
+    assert np.isfinite(coefficients(told, surprises(told, tiny, Beliefs()))).all()
 
 
 def random_history(length: int, repeats: bool = False) -> list[tuple[tuple[int, ...], float]]:

@@ -11,7 +11,7 @@ from nonzero.model.inference import initial_inference
 from nonzero.training.checkpoint import named_arrays
 from nonzero.training.rollout import PolicyTargets, Step
 from nonzero.training.settings import TargetSettings
-from nonzero.training.train import TrainState, evaluate, followed, new_state, reanalyse
+from nonzero.training.train import TrainState, draw_batches, evaluate, followed, new_state, reanalyse
 from nonzero.training.unroll import new_batch, unroll
 from training_setup import TINY, go, tiny_learner
 
@@ -50,6 +50,21 @@ def test_steps_and_updates_are_counted(played: TrainState) -> None:
     after = go(copied(played), 1, 2, 3)
     assert (int(after.steps), int(after.updates), int(after.tally.updates)) == (26, 12, 12)
     assert int(after.replay.count) == 13
+
+
+def test_what_is_searched_again_comes_from_all_of_the_replay(played: TrainState) -> None:
+    draw = jax.jit(draw_batches)
+    again = round(TINY.target.reanalyse_share * TINY.optimiser.batch)
+    places = [
+        np.asarray(draw(tiny_learner(), played, jax.random.key(seed), jnp.float32(0.0))[2])[:, :again]
+        for seed in range(8)
+    ]
+    found = np.concatenate(places).reshape(-1, 2)
+    # Two environments with ten steps each, early and late ones in both.
+    for ring in (0, 1):
+        slots = found[found[:, 0] == ring, 1]
+        assert slots.min() <= 2
+        assert slots.max() >= 7
 
 
 def test_what_is_stored_is_what_was_played(played: TrainState) -> None:
