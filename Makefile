@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(INSTALLED)  ## Show what NonZero does, in about a minute on a CPU
+demo: $(INSTALLED)  ## Show what NonZero does, in a minute or two on a CPU
 	@$(BIN)/nonzero demo
 
 test: $(INSTALLED)  ## Run the tests (everything but the slow ones)

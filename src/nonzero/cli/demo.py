@@ -6,7 +6,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Demo:
-    """Show what NonZero does, in about a minute on a CPU.
+    """Show what NonZero does, in a minute or two on a CPU.
 
     Six agents with eight actions each: in pairs they sit in a trap that none of them can leave alone. Then
     training: eight agents with ten actions each learn what pays.

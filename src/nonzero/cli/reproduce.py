@@ -73,7 +73,7 @@ class ReproducePlanning:
     first_seed: int = 100
     """Seed of the first episode; settings were chosen on seeds below 100."""
     rows: int = 0
-    """Episodes side by side: by default 100 payoff games, 16 battles. A matter of speed and memory alone."""
+    """Episodes side by side: by default 100 payoff games, 64 battles. A matter of speed and memory alone."""
     uniform_share: float = 0.25
     """Share of the prior that is uniform where a base policy is the rest."""
     out: Path = Path("results/planning")

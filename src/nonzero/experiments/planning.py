@@ -58,7 +58,7 @@ class Study:
     """By default 100 in payoff games, one for each game; 64 in battles."""
     first_seed: int = FIRST_SEED
     rows: int = 0
-    """Episodes side by side: by default all payoff games, 16 battles."""
+    """Episodes side by side: by default all payoff games, 64 battles."""
     uniform_share: float = 0.25
 
     def cells(self) -> Iterator[Cell]:
@@ -84,7 +84,7 @@ class Study:
 
     def rows_of(self, environment: str) -> int:
         """How many episodes are played side by side."""
-        return self.rows or (100 if environment.startswith("matgame/") else 16)
+        return self.rows or (100 if environment.startswith("matgame/") else 64)
 
 
 def chosen_study(**choice: Any) -> Study:
