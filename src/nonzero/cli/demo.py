@@ -1,4 +1,4 @@
-"""`nonzero demo`: what NonZero does, in about a minute."""
+"""`nonzero demo`: what NonZero does, in a minute or two."""
 
 from dataclasses import dataclass
 from pathlib import Path
