@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from nonzero.experiments.config import RunConfig, load_preset, to_toml
@@ -134,12 +135,17 @@ def measure_plan(
     for algorithm in plan.algorithms:
         search_preset(algorithm)
     results.mkdir(parents=True, exist_ok=True)
+    compiled_for: tuple[Game, str] | None = None
     for cell in plan.cells():
         config = cell.config(plan.preset)
         path = results / f"{cell.name}.json"
         if not is_measured(path, config):
             # Runs under other settings keep a folder of their own.
             mark = hashlib.sha256(to_toml(config).encode()).hexdigest()[:8]
+            if (cell.game, cell.algorithm) != compiled_for:
+                # A process may map only so much memory for compiled functions, and XLA crashes beyond.
+                jax.clear_caches()
+                compiled_for = (cell.game, cell.algorithm)
             measure_cell(cell, config, path, runs / f"{cell.name}-{mark}", report)
 
 

@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, UInt32
 
@@ -169,6 +170,8 @@ def measure_study(study: Study, folder: Path) -> None:
             bar = progress.add_task(name, total=len(seeds))
             row = measure_cell(study, cell, seeds, partial(show, progress, bar))
             save(folder, cell, study.model(cell.environment), row)
+            # A process may map only so much memory for compiled functions, and XLA crashes beyond.
+            jax.clear_caches()
             progress.remove_task(bar)
             progress.advance(cells)
 
