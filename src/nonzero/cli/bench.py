@@ -208,7 +208,13 @@ class BenchTrain:
 
     def run(self) -> None:
         """Measure, print, write."""
-        measure(self.rows, self.json, {"preset": self.preset})
+        measure(self.rows, self.json, {"preset": self.preset}, self.shown)
+
+    def shown(self, rows: Sequence[Row]) -> Sequence[Row]:
+        """The rows with names that fit a terminal: speeds, and shares of the time."""
+        names = {"environment_steps_per_second": "steps/s", "updates_per_second": "updates/s"}
+        kept = ("seconds", *names, *(name for name in rows[0] if name.endswith("_share")))
+        return [{names.get(name, name.removesuffix("_share")): row[name] for name in kept} for row in rows]
 
     def rows(self) -> Sequence[Row]:
         """Measure with a line on what is being done."""
