@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-import tyro
+from nonzero.cli.measure import Names, Numbers
 
 if TYPE_CHECKING:
     from nonzero.experiments.matgame_runs import Game
-
-Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
-Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import tyro
 Row = Mapping[str, object]
 JsonPath = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
 """The type of every `--json` flag."""
+Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
+Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...", help_behavior_hint="")]
 
 
 def measure(

@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-Names = Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME ...", help_behavior_hint="")]
-Numbers = Annotated[tuple[int, ...], tyro.conf.arg(metavar="N ...", help_behavior_hint="")]
+from nonzero.cli.measure import Names, Numbers
 
 
 @dataclass(frozen=True)
